@@ -1,0 +1,56 @@
+"""Everything that shapeflow raises for a user's mistake.
+
+    ShapeflowError
+    ├── SpecError      a shape spec or an annotation that does not parse
+    ├── InputError     inputs that are missing, too many, misnamed, or of an unknown kind
+    ├── TargetError    a target that does not import, does not exist or cannot be built
+    ├── TraceError     the model's own code raised while it ran on fake tensors
+    └── DrawError      a drawing that cannot be written
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from shapeflow.trace.result import Trace
+
+
+class ShapeflowError(Exception):
+    """Base of the errors that a user can cause and mend."""
+
+
+class SpecError(ShapeflowError):
+    """A shape spec that does not parse; the message points at the fault.
+
+    >>> print(SpecError("B,T", 1, "axes are separated by spaces, not commas", "B T"))
+    axes are separated by spaces, not commas
+        B,T
+         ^
+    write: B T
+    """
+
+    def __init__(self, text: str, position: int, reason: str, hint: str = "") -> None:
+        self.text, self.position, self.reason, self.hint = text, position, reason, hint
+        lines = [reason, f"    {text}", "    " + " " * position + "^"]
+        super().__init__("\n".join([*lines, f"write: {hint}"] if hint else lines))
+
+
+class InputError(ShapeflowError):
+    """Inputs that do not fit the model's signature."""
+
+
+class TargetError(ShapeflowError):
+    """A target that does not import, does not exist or cannot be built."""
+
+
+class TraceError(ShapeflowError):
+    """The model's own code raised. `trace` is the path up to there, `__cause__` the original error."""
+
+    def __init__(self, message: str, *, trace: Trace | None = None) -> None:
+        super().__init__(message)
+        self.trace = trace
+
+
+class DrawError(ShapeflowError):
+    """A drawing that cannot be made or written."""
