@@ -146,7 +146,10 @@ def _field_types(annotation: object) -> dict[str, object]:
     is_record = (
         dataclasses.is_dataclass(annotation) or hasattr(annotation, "_fields") or typing.is_typeddict(annotation)
     )
-    return typing.get_type_hints(annotation) if is_record else {}
+    try:
+        return typing.get_type_hints(annotation) if is_record else {}
+    except NameError as error:
+        raise InputError(f"a field of {annotation} has an annotation that does not resolve: {error}") from error
 
 
 def _as_tuple(items: dict[str, object], path: str) -> tuple[object, ...]:
