@@ -51,11 +51,11 @@ def _import_file(path: Path) -> ModuleType:
     top = name.partition(".")[0]
     package = root / top / "__init__.py"
     holder = sys.modules.get(top)
-    if holder is None or _is_at(holder, package if package.is_file() else file):
+    if "." not in file.stem and (holder is None or _is_at(holder, package if package.is_file() else file)):
         return _import_name(name)
     if root == file.parent:
         return _import_apart(name, file)
-    raise TargetError(f"{path} belongs to a package {top}, but that name is taken by {holder.__file__ or 'Python'}")
+    raise TargetError(f"{path} belongs to a package {top}, but that name is taken by {_file_of(holder)}")
 
 
 def _existing_file(path: Path) -> Path:
@@ -92,7 +92,12 @@ def _put_first(folder: Path) -> None:
 
 
 def _is_at(module: ModuleType, file: Path) -> bool:
-    return module.__file__ is not None and Path(module.__file__).resolve() == file
+    return Path(_file_of(module)).resolve() == file
+
+
+def _file_of(module: ModuleType | None) -> str:
+    """Modules that are built into Python have no `__file__`, namespace packages have None."""
+    return getattr(module, "__file__", None) or "Python"
 
 
 def _import_apart(name: str, file: Path) -> ModuleType:

@@ -74,9 +74,9 @@ def load(text: str, *, arguments: Mapping[str, object] | None = None, has_inputs
 def _kind(found: object) -> str:
     if isinstance(found, type):
         return f"the class {found.__name__}"
-    return (
-        f"the module {found.__name__}" if isinstance(found, ModuleType) else f"an object of type {type(found).__name__}"
-    )
+    if isinstance(found, ModuleType):
+        return f"the module {found.__name__}"
+    return f"an object of type {type(found).__name__}"
 
 
 def _find(text: str) -> object:
@@ -170,6 +170,8 @@ def _build(text: str, maker: Callable[..., Any], arguments: Mapping[str, object]
     try:
         with torch.device("meta"):
             model = maker(**arguments)
+    except TargetError:  # from the zoo: already says what is wrong
+        raise
     except Exception as error:  # any constructor may need real numbers; what is wrong on both devices is raised below
         notes = (f"built with real weights, as its constructor does not run on the meta device: {describe(error)}",)
         model = _build_for_real(text, maker, arguments)

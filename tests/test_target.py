@@ -269,9 +269,10 @@ def test_files_beside_a_lone_file_are_importable(nets: Path) -> None:
     assert load("away/main.py:net").model.out_features == 4
 
 
-def test_a_file_called_like_a_loaded_module(nets: Path) -> None:
-    write(nets / "json.py", "from torch import nn\nnet = nn.Linear(1, 6)")
-    assert load("json.py:net").model.out_features == 6
+@pytest.mark.parametrize("name", ["json.py", "time.py", "01_first.py", "net.v2.py"])
+def test_a_file_called_like_a_loaded_module_or_like_none(nets: Path, name: str) -> None:
+    write(nets / name, "from torch import nn\nnet = nn.Linear(1, 6)")
+    assert load(f"{name}:net").model.out_features == 6
     assert hasattr(__import__("json"), "dumps")
 
 

@@ -1,0 +1,211 @@
+"""The command line: `shapeflow trace | draw | params TARGET [INPUT ...]`.
+
+Exit status: 0 fine, 1 problems found, 2 could not run. torch, and all that needs it, is imported by the
+commands, not here: `shapeflow --help` has to answer at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from shapeflow.arguments import parse_inputs, parse_keywords, parse_sizes
+from shapeflow.errors import InputError, ShapeflowError
+from shapeflow.progress import progress
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from shapeflow.target import Target
+    from shapeflow.trace import Trace
+
+COULD_NOT_RUN = 2
+
+
+class _Group(TyperGroup):
+    """A user's mistake is one message on stderr; any other exception is ours and keeps its traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except ShapeflowError as error:
+            _stderr().print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
+            raise typer.Exit(COULD_NOT_RUN) from error
+
+
+app = typer.Typer(
+    cls=_Group,
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,  # rich's help would take longer to import than everything else
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+TargetText = Annotated[
+    str, typer.Argument(metavar="TARGET", help="file.py:name, package.module:name, or torchvision:NAME, timm:NAME, ...")
+]
+InputTexts = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[INPUT]...", help='"B T:int64", name="B T", batch.ids="B T:int64", or name:=2 for what is no tensor'
+    ),
+]
+WithTexts = Annotated[
+    list[str] | None, typer.Option("--with", metavar="NAME=VALUE,...", help="Arguments for a class or a factory.")
+]
+HintTexts = Annotated[
+    list[str] | None,
+    typer.Option("--hint", metavar="NAME=SIZE,...", help="Sizes to trace at, where the model is picky."),
+]
+AtTexts = Annotated[
+    list[str] | None, typer.Option("--at", metavar="NAME=SIZE,...", help="Show these sizes beside the names.")
+]
+Depth = Annotated[int | None, typer.Option("--depth", min=0, help="Do not go deeper into modules than this.")]
+
+
+def main() -> None:
+    """The `shapeflow` command."""
+    try:
+        app(prog_name="shapeflow")
+    except Exception:  # a fault of our own: the traceback is for the report; status 1 would say "problems found"
+        import traceback
+
+        traceback.print_exc()
+        print("\nThis is a fault in shapeflow: please report it with the lines above.", file=sys.stderr)
+        sys.exit(COULD_NOT_RUN)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"shapeflow {version('shapeflow')}")
+        raise typer.Exit
+
+
+@app.callback()
+def shapeflow(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Shapes of a PyTorch model on every edge, in the model's own names.
+
+    Exit status: 0 fine, 1 problems found, 2 could not run.
+    """
+
+
+@app.command()
+def trace(
+    target: TargetText,
+    inputs: InputTexts = None,
+    at: AtTexts = None,
+    depth: Depth = None,
+    with_: WithTexts = None,
+    hint: HintTexts = None,
+) -> None:
+    """Print every operator with the shapes that it makes."""
+    from shapeflow.draw.text import render_rich
+
+    traced = _trace(target, inputs, with_, hint)
+    sizes = _sizes(at, traced)
+    _stdout().print(render_rich(traced.to_networkx(), depth=depth, sizes=sizes), soft_wrap=True)
+
+
+@app.command()
+def draw(
+    target: TargetText,
+    inputs: InputTexts = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="svg, png, pdf or dot, by suffix; else NAME.svg here.")
+    ] = None,
+    depth: Depth = None,
+    with_: WithTexts = None,
+    hint: HintTexts = None,
+) -> None:
+    """Draw the graph with a shape on every edge."""
+    from shapeflow.draw.render import save
+
+    traced = _trace(target, inputs, with_, hint)
+    path = output or Path(f"{traced.name}.svg")
+    with progress(f"drawing {path}"):
+        save(traced.to_networkx(), path, depth=depth)
+    print(path)
+
+
+@app.command()
+def params(
+    target: TargetText,
+    inputs: InputTexts = None,  # counting needs none: taken, so that one command line serves all commands
+    depth: Depth = None,
+    with_: WithTexts = None,
+) -> None:
+    """Count parameters and buffers, each tensor once."""
+    with progress("importing torch") as step:
+        found = _load(target, with_, has_inputs=bool(inputs))
+        from shapeflow.cost import params as count
+        from shapeflow.cost.table import table
+
+        step("counting")
+        counted = table(count(found.model), depth=depth)
+    _print_notes(found)
+    _stdout().print(counted, soft_wrap=True)
+
+
+def _trace(text: str, inputs: list[str] | None, with_: list[str] | None, hint: list[str] | None) -> Trace:
+    hints = parse_sizes(hint or [])
+    with progress("importing torch") as step:
+        found = _load(text, with_, has_inputs=bool(inputs))
+        from shapeflow.trace import trace as trace_model
+
+        positional, named = parse_inputs(inputs or [], found.signature)
+        step(f"tracing {text}")
+        traced = trace_model(found.value, *positional, progress=step, hints=hints, **named)
+    _print_notes(found)
+    _check_names("--hint", hints, traced)
+    return traced
+
+
+def _load(text: str, with_: list[str] | None, *, has_inputs: bool) -> Target:
+    arguments = parse_keywords(with_ or [])
+    from shapeflow.target import load
+
+    return load(text, arguments=arguments, has_inputs=has_inputs)
+
+
+def _sizes(at: list[str] | None, traced: Trace) -> dict[str, int]:
+    sizes = parse_sizes(at or [])
+    _check_names("--at", sizes, traced)
+    for name, size in sizes.items():
+        if traced.pinned.get(name, size) != size:
+            raise InputError(f"--at {name}={size}: {name} is {traced.pinned[name]} in this model")
+    return sizes
+
+
+def _check_names(option: str, sizes: dict[str, int], traced: Trace) -> None:
+    for name in sizes:
+        if name not in traced.sizes:
+            known = ", ".join(traced.free) or "none"
+            raise InputError(f"{option} {name}={sizes[name]}: no size is called {name}; free ones are: {known}")
+
+
+def _print_notes(found: Target) -> None:
+    for note in found.notes:
+        _stderr().print(f"note: {note}", style="yellow", markup=False, highlight=False, soft_wrap=True)
+
+
+def _stdout() -> Console:
+    from rich.console import Console
+
+    return Console(highlight=False)
+
+
+def _stderr() -> Console:
+    from rich.console import Console
+
+    return Console(stderr=True)

@@ -1,0 +1,45 @@
+"""Every example of the README runs: Python blocks as they are, shell blocks through the command line."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from shapeflow.cli import app
+
+ROOT = Path(__file__).parents[1]
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", (ROOT / "README.md").read_text(), flags=re.MULTILINE | re.DOTALL)
+LINES = [line for language, text in BLOCKS if language == "bash" for line in text.splitlines()]
+COMMANDS = [line.partition("&& ")[2] if line.startswith("pip ") else line for line in LINES]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory like the checkout, in which an example may write."""
+    (tmp_path / "models").symlink_to(ROOT / "models")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_languages() -> None:
+    assert {language for language, _ in BLOCKS} == {"bash", "python"}
+
+
+@pytest.mark.parametrize("text", [text for language, text in BLOCKS if language == "python"])
+def test_python(checkout: Path, text: str) -> None:
+    exec(compile(text, "README.md", "exec"), {"__name__": "readme"})
+
+
+@pytest.mark.parametrize("command", [command for command in COMMANDS if command.startswith("shapeflow")])
+def test_shapeflow_commands(checkout: Path, command: str) -> None:
+    answer = CliRunner().invoke(app, shlex.split(command)[1:])
+    assert answer.exit_code == 0, answer.output
+    assert answer.stdout
+
+
+def test_the_other_commands_are_what_ci_runs() -> None:
+    others = [line for line in LINES if not line.startswith("shapeflow") and "&& shapeflow" not in line]
+    assert [line.split(" ")[:3] for line in others] == [["pip", "install", "torch==2.14.1"], ["pip", "install", "-e"]]
+    assert others[1].partition("&& ")[2].startswith("pytest")
