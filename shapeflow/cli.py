@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from shapeflow import __version__
 from shapeflow.arguments import parse_inputs, parse_keywords, parse_sizes
 from shapeflow.errors import InputError, ShapeflowError
 from shapeflow.progress import progress
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from shapeflow.target import Target
-    from shapeflow.trace import Trace
+    from shapeflow.trace.result import Trace
 
 COULD_NOT_RUN = 2
 
@@ -82,9 +83,7 @@ def main() -> None:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
-
-        print(f"shapeflow {version('shapeflow')}")
+        print(f"shapeflow {__version__}")
         raise typer.Exit
 
 
@@ -161,7 +160,7 @@ def _trace(text: str, inputs: list[str] | None, with_: list[str] | None, hint: l
     hints = parse_sizes(hint or [])
     with progress("importing torch") as step:
         found = _load(text, with_, has_inputs=bool(inputs))
-        from shapeflow.trace import trace as trace_model
+        from shapeflow.trace.tracer import trace as trace_model
 
         positional, named = parse_inputs(inputs or [], found.signature)
         step(f"tracing {text}")
