@@ -1,0 +1,216 @@
+"""The graph as DOT source: boxes for modules, the shape on every edge. Same graph, same text.
+
+>>> print(to_dot(graph, depth=1))
+digraph "GPT" {
+...
+  "embedding" -> "@blocks.0" [label=" B T d_model "]
+}
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from html import escape
+
+import networkx as nx
+
+from shapeflow.draw.label import Labels, counted, legend, parameters_of, place, reads_of, size_of, title_of
+from shapeflow.graph import Block, collapse, edges, inputs_of, nodes
+from shapeflow.trace.result import Edge, Node, Scope
+
+Scopes = tuple[Scope, ...]
+
+# A tensor that more nodes than this read is named at each reader, not drawn as one line to each: what fans out to
+# every block is what makes layouts slow and pictures unreadable.
+FAN_OUT = 8
+
+STYLE = """\
+  graph [rankdir=TB, nodesep=0.3, ranksep=0.35, labelloc=t, labeljust=l, pad=0.3, bgcolor=white, tooltip=" "]
+  graph [fontname="Helvetica,Arial,sans-serif", fontsize=11, fontcolor="#222222"]
+  node [shape=box, style="rounded,filled", fillcolor=white, color="#8a8a8a", height=0.3, margin="0.12,0.05"]
+  node [fontname="Helvetica,Arial,sans-serif", fontsize=11, fontcolor="#222222"]
+  edge [color="#5f5f5f", arrowsize=0.6, fontname="Helvetica,Arial,sans-serif", fontsize=9, fontcolor="#444444"]"""
+
+# Blue and orange stay apart for every kind of colour blindness; shape and border tell the kinds apart without colour.
+INPUT = 'shape=ellipse, style=filled, fillcolor="#fdebd0", color="#c77700"'
+OUTPUT = 'shape=ellipse, style=filled, peripheries=2, fillcolor="#fdebd0", color="#c77700"'
+CONSTANT = 'shape=note, style=filled, fillcolor="#f2f2f2", color="#8a8a8a"'
+LEARNED = 'fillcolor="#dcebf7", color="#3a78b0"'
+BLOCK = 'fillcolor="#e9eff5", color="#3a78b0", penwidth=1.6'
+REFERENCE = 'shape=box, style="rounded,dashed", color="#c77700", height=0.2, margin="0.06,0.02", fontsize=9'
+CLUSTER_FILLS = ("#f8f8f8", "#f1f1f1", "#eaeaea")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What is drawn and how: `referred` are the tensors (node, output) that are named where they are read."""
+
+    graph: nx.MultiDiGraph
+    labels: Labels
+    referred: frozenset[tuple[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A module call with more than one node in it: statements and clusters in execution order."""
+
+    scopes: Scopes
+    items: list[str | Cluster] = field(default_factory=list)
+
+
+def to_dot(graph: nx.MultiDiGraph, *, depth: int | None = None, sizes: Mapping[str, int] | None = None) -> str:
+    """DOT source of the graph, with `depth` levels of modules; `sizes` (name -> number) are written below the names."""
+    shown = graph if depth is None else collapse(graph, depth)
+    page = Page(shown, Labels.of(graph, sizes), _fanning_out(shown))
+    return "\n".join(
+        [
+            f"digraph {quoted(graph.graph['name'])} {{",
+            STYLE,
+            f"  label={_title(page)}",
+            *_lines(page, _tree(page), indent="  "),
+            *(f"  {_arrow(page, edge)}" for edge in edges(shown)),
+            "}\n",
+        ]
+    )
+
+
+def quoted(text: str) -> str:
+    r"""A DOT string that shows `text` as it is: `\N` and `&lt;` would otherwise be read as markup."""
+    shown = _printable(text).replace("&", "&amp;").replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + shown.replace("\n", "\\n") + '"'
+
+
+def html(title: str, *details: str, align: str = "") -> str:
+    """An HTML-like label: a bold title, smaller lines below it."""
+    end = f'<br align="{align}"/>' if align else "<br/>"
+    small = end.join(_markup(detail) for detail in details if detail)
+    below = f'{end}<font point-size="9">{small}</font>' if small else ""
+    return f"<<b>{_markup(title)}</b>{below}{end if align else ''}>"
+
+
+def _markup(text: str) -> str:
+    r"""Text for an HTML-like label, where a single backslash still starts a substitution (`\N`)."""
+    return escape(_printable(text)).replace("\\", "\\\\").replace("\n", "<br/>")
+
+
+def _printable(text: str) -> str:
+    """Control characters would end a C string or make the SVG ill-formed."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() or letter == "\n" else "\ufffd" for letter in text)
+
+
+def _fanning_out(graph: nx.MultiDiGraph) -> frozenset[tuple[str, int]]:
+    readers = Counter({(edge.source, edge.output, edge.target): 1 for edge in edges(graph)})
+    tensors = Counter((source, output) for source, output, _ in readers)
+    return frozenset(tensor for tensor, count in tensors.items() if count > FAN_OUT)
+
+
+def _title(page: Page) -> str:
+    about = (f"{title}: {', '.join(words)}" for title, words in legend(page.graph, page.labels))
+    return html(page.graph.graph["name"], size_of(page.graph), *about, align="left")
+
+
+def _tree(page: Page) -> Cluster:
+    """Nodes and references in the clusters of their modules; a module with a single node needs no cluster."""
+    around = {node.name: _prefixes(node) for node in nodes(page.graph)}
+    members = Counter(scopes for prefixes in around.values() for scopes in prefixes)
+    clusters: dict[Scopes, Cluster] = {(): Cluster(())}
+    for node in nodes(page.graph):
+        parent = clusters[()]
+        for scopes in around[node.name]:
+            if members[scopes] == 1:
+                break
+            if scopes not in clusters:
+                clusters[scopes] = Cluster(scopes)
+                parent.items.append(clusters[scopes])
+            parent = clusters[scopes]
+        tensors = dict.fromkeys((edge.source, edge.output) for edge in inputs_of(page.graph, node.name))
+        parent.items.extend(_reference(tensor, node.name) for tensor in tensors if tensor in page.referred)
+        parent.items.append(_statement(page, node, parent.scopes))
+    return clusters[()]
+
+
+def _prefixes(node: Node | Block) -> list[Scopes]:
+    """The module calls around a node, outermost first; a closed module is not around itself."""
+    depth = len(node.scopes) - isinstance(node, Block)
+    return [node.scopes[:i] for i in range(1, depth + 1)]
+
+
+def _path(scopes: Scopes) -> str:
+    return scopes[-1].path if scopes else ""
+
+
+def _lines(page: Page, cluster: Cluster, *, indent: str) -> Iterator[str]:
+    for item in cluster.items:
+        if isinstance(item, str):
+            yield indent + item
+            continue
+        module = item.scopes[-1]
+        yield f"{indent}subgraph {quoted(f'cluster_{module.path}#{module.call + 1}')} {{"
+        fill = CLUSTER_FILLS[len(item.scopes) % len(CLUSTER_FILLS)]
+        yield f'{indent}  style="rounded,filled"; fillcolor="{fill}"; color="#c4c4c4"; tooltip={quoted(module.path)}'
+        title = title_of(page.graph, item.scopes, _path(cluster.scopes))
+        yield f"{indent}  label={html(title, _about(page, module), align='left')}"
+        yield from _lines(page, item, indent=indent + "  ")
+        yield indent + "}"
+
+
+def _about(page: Page, scope: Scope) -> str:
+    """`DecoderBlock, 12,608 parameters`."""
+    parameters = parameters_of(page.graph, scope.path)
+    return scope.kind + (f", {counted(parameters, 'parameter')}" if parameters else "")
+
+
+def _statement(page: Page, node: Node | Block, around: Scopes) -> str:
+    if isinstance(node, Block):
+        return _node(node.name, _block_label(page, node, around), BLOCK, _path(node.scopes))
+    shapes = page.labels.shapes(node.outputs)
+    if node.kind == "input":
+        return _node(node.name, html(node.name, shapes), INPUT, "input")
+    if node.kind == "output":
+        return _node(node.name, html(node.name), OUTPUT, "output")
+    if node.kind == "constant":
+        return _node(node.name, html(node.name, shapes), CONSTANT, place(node.location) or "constant")
+    alone = node.scopes != around
+    module = f"{title_of(page.graph, node.scopes, _path(around))}: {_about(page, node.scopes[-1])}" if alone else ""
+    label = html(node.operator, module, "" if alone else reads_of(node))
+    return _node(node.name, label, LEARNED if node.parameters else "", _tooltip(node))
+
+
+def _block_label(page: Page, block: Block, around: Scopes) -> str:
+    operators = counted(block.operators, "operator")
+    if not block.scopes:
+        return html(page.graph.graph["name"], counted(block.parameters, "parameter"), operators)
+    title = title_of(page.graph, block.scopes, _path(around))
+    return html(title, _about(page, block.scopes[-1]), operators if block.operators > 1 else "")
+
+
+def _tooltip(node: Node) -> str:
+    where = f"{place(node.location)}\n{node.location.code}" if node.location else ""
+    return "\n".join(filter(None, (node.module, where))) or node.operator
+
+
+def _node(name: str, label: str, style: str, tooltip: str) -> str:
+    attributes = ", ".join(filter(None, (f"label={label}", style, f"tooltip={quoted(tooltip or name)}")))
+    return f"{quoted(name)} [{attributes}]"
+
+
+def _reference(tensor: tuple[str, int], target: str) -> str:
+    name = _reference_name(tensor, target)
+    return f"{quoted(name)} [label={quoted(tensor[0])}, {REFERENCE}, tooltip={quoted(f'the same {tensor[0]}')}]"
+
+
+def _reference_name(tensor: tuple[str, int], target: str) -> str:
+    return f"{tensor[0]}.{tensor[1]} for {target}"
+
+
+def _arrow(page: Page, edge: Edge) -> str:
+    tensor = (edge.source, edge.output)
+    label = page.labels.shape(edge.shape)
+    if page.labels.sizes:
+        label += f" \n {page.labels.numbers(edge.shape)}"
+    source = _reference_name(tensor, edge.target) if tensor in page.referred else edge.source
+    return f"{quoted(source)} -> {quoted(edge.target)} [label={quoted(f' {label} ')}]"

@@ -1,0 +1,12 @@
+"""A trace as a graph to draw and count from, and the pure functions that simplify it.
+
+>>> graph = build(trace)                       # networkx.MultiDiGraph: operators, with tensors as edges
+>>> page = collapse(fold(graph), depth=1)      # equal neighbours once, each module of the first level as one node
+"""
+
+from shapeflow.graph.block import Block, collapse, within
+from shapeflow.graph.difference import Difference, diff
+from shapeflow.graph.flow import build, edges, inputs_of, nodes
+from shapeflow.graph.repeat import fold
+
+__all__ = ["Block", "Difference", "build", "collapse", "diff", "edges", "fold", "inputs_of", "nodes", "within"]

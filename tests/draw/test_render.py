@@ -1,0 +1,129 @@
+"""Files: every format, with the system's Graphviz and with the bundled one, and what happens when it cannot be."""
+
+import shutil
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+from shapeflow.draw import save, to_dot
+from shapeflow.draw.render import render
+from shapeflow.errors import DrawError
+from shapeflow.graph import build, fold
+from tests.handmade import Model, toy
+
+BEGINS = {"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF", "dot": b'digraph "GPT"'}
+
+
+@pytest.fixture(params=["system", "bundled"])
+def engine(request, monkeypatch, tmp_path):
+    """Draw with the system's `dot`, then as if there were none."""
+    if request.param == "bundled":
+        monkeypatch.setenv("PATH", str(tmp_path / "no programs here"))
+    elif not shutil.which("dot"):
+        pytest.skip("no dot is installed; the bundled one is tested")
+    return request.param
+
+
+@pytest.fixture
+def graph():
+    return build(toy(2).trace())
+
+
+@pytest.mark.parametrize("suffix", BEGINS)
+def test_the_suffix_tells_the_format(engine, graph, tmp_path, suffix):
+    path = save(graph, tmp_path / f"gpt.{suffix}", depth=2)
+    assert path.read_bytes().startswith(BEGINS[suffix])
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+def test_a_picture_shows_names_shapes_and_modules(engine, graph, tmp_path):
+    svg = ElementTree.fromstring(save(graph, tmp_path / "gpt.svg").read_text())
+    texts = [(text.text or "").replace("\xa0", " ").strip() for text in svg.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"GPT", "blocks.1", "softmax", "B T 3*d_model", "qkv: Linear, 3,072 parameters"} <= set(texts)
+    assert sum(text == "B T T" for text in texts) == 2 * 3  # matmul, masked_fill, softmax in each block
+
+
+def test_a_large_graph_is_drawn(engine, tmp_path):
+    path = save(build(toy(20).trace()), tmp_path / "deep.svg")
+    assert path.read_text().count("softmax") >= 20
+
+
+def test_dot_source_is_what_to_dot_gives(graph, tmp_path):
+    path = save(graph, str(tmp_path / "gpt.DOT"), depth=1, sizes={"B": 2, "T": 5})
+    assert path.read_text() == to_dot(graph, depth=1, sizes={"B": 2, "T": 5})
+
+
+def test_an_existing_file_is_replaced(graph, tmp_path):
+    path = tmp_path / "gpt.dot"
+    path.write_text("before")
+    save(graph, path)
+    assert path.read_text().startswith("digraph")
+
+
+def test_a_relative_path(graph, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    save(graph, "gpt.dot")
+    assert Path("gpt.dot").is_file()
+
+
+def test_a_graph_without_operators_is_a_drawing_too(engine, tmp_path):
+    model = Model("nothing")
+    model.output()
+    assert save(fold(build(model.trace())), tmp_path / "empty.svg").stat().st_size > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("gpt.jpeg", r"cannot draw to .*gpt\.jpeg: \.jpeg is not a format; use \.dot, \.svg, \.png or \.pdf"),
+        ("gpt", r"the name has no suffix to tell the format; use \.dot, \.svg, \.png or \.pdf"),
+        ("missing/gpt.svg", r"cannot write .*gpt\.svg: .*missing is not a directory; create it first"),
+        ("folder.svg", r"cannot write .*folder\.svg: it is a directory; name a file in it"),
+        ("file/gpt.svg", r"cannot write .*gpt\.svg: .*file is not a directory"),
+        (f"{'long' * 80}.svg", r"cannot write .*: File name too long; choose a place"),
+    ],
+)
+def test_a_place_that_cannot_be_written_says_what_would_be_right(graph, tmp_path, name, message):
+    (tmp_path / "folder.svg").mkdir()
+    (tmp_path / "file").write_text("")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(DrawError, match=message):
+        save(graph, tmp_path / name)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_place_without_permission(graph, tmp_path, monkeypatch):
+    def refuse(path, content):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "write_bytes", refuse)  # root may write anywhere, so no folder refuses in every test run
+    with pytest.raises(DrawError, match=r"cannot write .*gpt\.dot: Permission denied; choose a place that you may"):
+        save(graph, tmp_path / "gpt.dot")
+
+
+def test_a_write_that_fails_half_way_leaves_the_old_file(graph, tmp_path, monkeypatch):
+    def half(path, content):
+        with path.open("wb") as file:
+            file.write(content[:10])
+        raise OSError(28, "No space left on device")
+
+    path = tmp_path / "gpt.dot"
+    path.write_text("before")
+    monkeypatch.setattr(Path, "write_bytes", half)
+    with pytest.raises(DrawError, match="No space left on device"):
+        save(graph, path)
+    assert path.read_text() == "before"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_drawing_that_fails_leaves_no_file(engine, graph, tmp_path, monkeypatch):
+    monkeypatch.setattr("shapeflow.draw.render.to_dot", lambda *args, **options: "digraph {{{")
+    with pytest.raises(DrawError, match=r"could not lay out the drawing: .*(syntax error|Invalid Input)"):
+        save(graph, tmp_path / "gpt.svg")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_picture():
+    with pytest.raises(DrawError, match="cannot draw 'gif': known are svg, png, pdf"):
+        render("digraph {}", "gif")
