@@ -7,6 +7,7 @@ identity. `Expr`'s operators build the compound ones, for they know the rules; h
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from shapeflow.dims import interval
@@ -38,6 +39,9 @@ class Symbol:
         self.range = (1 if value is None else min(value, 1), None)
         return _ATOMS.keep(key, self)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Symbol, (self.name, self.value)
+
     def __repr__(self) -> str:
         return self.name if self.value is None else f"{self.name}={self.value}"
 
@@ -60,6 +64,9 @@ class FloorDiv:
         self.order = (1, numerator.order, denominator.order)
         self.range = interval.floor_divide(numerator.range, denominator.range)
         return _ATOMS.keep(key, self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FloorDiv, (self.numerator, self.denominator)
 
     def __repr__(self) -> str:
         return f"FloorDiv({self.numerator}, {self.denominator})"
@@ -84,6 +91,9 @@ class Mod:
         self.range = interval.modulo(numerator.range, denominator.range)
         return _ATOMS.keep(key, self)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Mod, (self.numerator, self.denominator)
+
     def __repr__(self) -> str:
         return f"Mod({self.numerator}, {self.denominator})"
 
@@ -105,6 +115,9 @@ class Max:
         self.order = (3, *(arg.order for arg in self.args))
         self.range = interval.largest([arg.range for arg in args])
         return _ATOMS.keep(key, self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Max, (frozenset(self.args),)
 
     def __repr__(self) -> str:
         return f"Max({', '.join(map(str, self.args))})"
@@ -128,6 +141,9 @@ class Min:
         self.range = interval.smallest([arg.range for arg in args])
         return _ATOMS.keep(key, self)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Min, (frozenset(self.args),)
+
     def __repr__(self) -> str:
         return f"Min({', '.join(map(str, self.args))})"
 
@@ -142,6 +158,17 @@ def children(atom: Atom) -> tuple[Expr, ...]:
     if isinstance(atom, Symbol):
         return ()
     return atom.args if isinstance(atom, Max | Min) else (atom.numerator, atom.denominator)
+
+
+def symbols_in(atoms: Iterable[Atom]) -> frozenset[Symbol]:
+    """The symbols among the atoms and inside them."""
+    found: set[Symbol] = set()
+    for atom in atoms:
+        if isinstance(atom, Symbol):
+            found.add(atom)
+        else:
+            found.update(*[part.symbols for part in children(atom)])
+    return frozenset(found)
 
 
 def _in_order(args: frozenset[Expr]) -> tuple[Expr, ...]:

@@ -1,10 +1,11 @@
-"""Terms of a polynomial over atoms: `{monomial: coefficient}`, a monomial being sorted `(atom, power)` pairs.
+"""Terms of a polynomial over atoms: `{monomial: coefficient}`, a monomial being `(atom, power)` pairs in order.
 
 `3*B*T + 1` is `{((B, 1), (T, 1)): 3, (): 1}`. No coefficient is 0. Nothing here changes its arguments.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import gcd
 from typing import TYPE_CHECKING
 
@@ -13,19 +14,25 @@ if TYPE_CHECKING:
 
     Monomial = tuple[tuple[Atom, int], ...]
     Terms = dict[Monomial, int]
-
-
-def _atom_order(factor: tuple[Atom, int]) -> Order:
-    return factor[0].order
+    MonomialOrder = tuple[int, tuple[tuple[Order, int], ...]]
 
 
 def multiply_monomials(a: Monomial, b: Monomial) -> Monomial:
     if not a or not b:
         return a or b
+    if len(a) == len(b) == 1:
+        (left, power), (right, other) = a[0], b[0]
+        if left is right:
+            return ((left, power + other),)
+        return a + b if left.order < right.order else b + a
     powers = dict(a)
     for atom, power in b:
         powers[atom] = powers.get(atom, 0) + power
     return tuple(sorted(powers.items(), key=_atom_order))
+
+
+def _atom_order(factor: tuple[Atom, int]) -> Order:
+    return factor[0].order
 
 
 def divide_monomials(a: Monomial, b: Monomial) -> Monomial | None:
@@ -41,32 +48,47 @@ def divide_monomials(a: Monomial, b: Monomial) -> Monomial | None:
     return tuple((atom, power) for atom, power in powers.items() if power)
 
 
+def add_multiple(terms: Terms, other: Terms, monomial: Monomial, times: int) -> Terms:
+    """`terms + times * monomial * other`."""
+    result = terms.copy()
+    for factor, coefficient in other.items():
+        key = multiply_monomials(factor, monomial)
+        if total := result.get(key, 0) + times * coefficient:
+            result[key] = total
+        else:
+            result.pop(key, None)
+    return result
+
+
 def multiply(a: Terms, b: Terms) -> Terms:
+    if len(a) == len(b) == 1:
+        ((left, x),), ((right, y),) = a.items(), b.items()
+        return {multiply_monomials(left, right): x * y}
     product: Terms = {}
-    for left, x in a.items():
-        for right, y in b.items():
-            monomial = multiply_monomials(left, right)
-            product[monomial] = product.get(monomial, 0) + x * y
-    return {monomial: c for monomial, c in product.items() if c}
+    for monomial, coefficient in b.items():
+        product = add_multiple(product, a, monomial, coefficient)
+    return product
 
 
 def divide(numerator: Terms, denominator: Terms) -> tuple[Terms, Terms]:
-    """`numerator = quotient * denominator + remainder`, the remainder being the same for equal numerators
-    modulo the denominator. The leading coefficient of the denominator is positive."""
+    """`quotient, remainder` with numerator = quotient * denominator + remainder.
+
+    The denominator's leading coefficient is positive. Numerators that differ by a multiple of it have the same remainder.
+    """
     if len(denominator) == 1:
         return _divide_by_term(numerator, *next(iter(denominator.items())))
     lead = leading_monomial(denominator)
-    rest, quotient, remainder = dict(numerator), {}, {}
-    while rest:
-        monomial = leading_monomial(rest)
-        coefficient = rest[monomial]
+    quotient: Terms = {}
+    remainder: Terms = {}
+    while numerator:
+        monomial = leading_monomial(numerator)
         factor = divide_monomials(monomial, lead)
-        times = 0 if factor is None else coefficient // denominator[lead]
-        if factor is not None and times:
+        if factor is not None and (times := numerator[monomial] // denominator[lead]):
             quotient[factor] = times
-            rest = subtract_multiple(rest, denominator, factor, times)
-        if monomial in rest:
-            remainder[monomial] = rest.pop(monomial)
+            numerator = add_multiple(numerator, denominator, factor, -times)
+        if monomial in numerator:
+            remainder[monomial] = numerator[monomial]
+            numerator = {key: coefficient for key, coefficient in numerator.items() if key != monomial}
     return quotient, remainder
 
 
@@ -83,63 +105,65 @@ def _divide_by_term(numerator: Terms, monomial: Monomial, divisor: int) -> tuple
     return quotient, remainder
 
 
-def subtract_multiple(terms: Terms, other: Terms, monomial: Monomial, times: int) -> Terms:
-    """`terms - times * monomial * other`."""
-    result = dict(terms)
-    for factor, coefficient in other.items():
-        key = multiply_monomials(factor, monomial)
-        left = result.get(key, 0) - times * coefficient
-        if left:
-            result[key] = left
-        else:
-            result.pop(key, None)
-    return result
+def divide_out(terms: Terms, monomial: Monomial, divisor: int) -> Terms:
+    """`terms / (divisor * monomial)`, which goes into every term; only the constant is rounded down."""
+    if not monomial:
+        return {term: left for term, coefficient in terms.items() if (left := coefficient // divisor)}
+    return {
+        factor: coefficient // divisor
+        for term, coefficient in terms.items()
+        if (factor := divide_monomials(term, monomial)) is not None
+    }
+
+
+def common_monomial(monomials: Iterable[Monomial]) -> Monomial:
+    """The greatest monomial that divides all of them."""
+    first, *others = monomials
+    for monomial in others:
+        if not first:
+            break
+        powers = dict(monomial)
+        first = tuple((atom, min(power, powers[atom])) for atom, power in first if atom in powers)
+    return first
+
+
+def common_divisor(terms: Terms, start: int = 0) -> int:
+    """The greatest common divisor of `start` and the coefficients, leaving out the constant's."""
+    divisor = start
+    for monomial, coefficient in terms.items():
+        if divisor == 1:
+            break
+        if monomial:
+            divisor = gcd(divisor, coefficient)
+    return divisor
 
 
 def leading_monomial(terms: Terms) -> Monomial:
     """The greatest by degree, then lexicographically: an order that multiplication keeps, as division needs."""
-    return max(terms, key=_grade)
+    return next(iter(terms)) if len(terms) == 1 else max(terms, key=_grade)
 
 
-def _grade(monomial: Monomial) -> tuple[int, tuple[tuple[Order, int], ...]]:
+def _grade(monomial: Monomial) -> MonomialOrder:
     return degree(monomial), tuple((atom.order, power) for atom, power in reversed(monomial))
 
 
 def degree(monomial: Monomial) -> int:
-    return sum(power for _, power in monomial)
+    return sum([power for _, power in monomial])
 
 
-def reading_order(monomial: Monomial) -> tuple[int, tuple[tuple[Order, int], ...]]:
+def reading_order(monomial: Monomial) -> MonomialOrder:
     """Sort key of terms as a person writes them: higher degree first, then alphabetical."""
     return -degree(monomial), tuple((atom.order, -power) for atom, power in monomial)
 
 
-def common_monomial(monomials: list[Monomial]) -> Monomial:
-    """The greatest monomial that divides all of them."""
-    powers = dict(monomials[0])
-    for monomial in monomials[1:]:
-        if not powers:
-            break
-        other = dict(monomial)
-        powers = {atom: min(power, other[atom]) for atom, power in powers.items() if atom in other}
-    return tuple(powers.items())
+def first_monomial(terms: Terms) -> Monomial:
+    """The one that is written first."""
+    return next(iter(terms)) if len(terms) == 1 else min(terms, key=reading_order)
 
 
-def divide_exactly(terms: Terms, monomial: Monomial, divisor: int) -> Terms:
-    """`terms / (divisor * monomial)`; the constant is rounded down, everything else divides."""
-    return {
-        key: left
-        for term, coefficient in terms.items()
-        if (left := coefficient // divisor) and (key := divide_monomials(term, monomial)) is not None
-    }
-
-
-def common_divisor(terms: Terms, start: int = 0) -> int:
-    """The greatest common divisor of `start` and the coefficients, the constant's apart."""
-    divisor = start
-    for monomial, coefficient in terms.items():
-        if monomial:
-            divisor = gcd(divisor, coefficient)
-            if divisor == 1:
-                break
-    return divisor
+def sole_atom(terms: Terms) -> Atom | None:
+    """The atom where the sum is nothing else."""
+    if len(terms) != 1:
+        return None
+    ((monomial, coefficient),) = terms.items()
+    return monomial[0][0] if coefficient == 1 and len(monomial) == 1 and monomial[0][1] == 1 else None

@@ -8,8 +8,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from shapeflow.dims.expr import Expr
+
+if TYPE_CHECKING:
+    from torch import fx
+
+    from shapeflow.trace.attempt import Attempt
+    from shapeflow.trace.view import View
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,3 +109,172 @@ class Condition:
 
     def __str__(self) -> str:
         return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """The sizes that the traced path holds for: bounds by name, and what else was asked of the sizes.
+
+    >>> str(trace.domain)
+    'B >= 2, 2 <= T <= 64'
+    """
+
+    bounds: tuple[tuple[str, int, int | None], ...]
+    relations: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return ", ".join([*(_bounded(*bound) for bound in self.bounds), *self.relations])
+
+
+def _bounded(name: str, low: int, high: int | None) -> str:
+    if high is None:
+        return f"{name} >= {low}"
+    return f"{name} == {low}" if low == high else f"{low} <= {name} <= {high}"
+
+
+class Trace:
+    """What a model does to shapes: nodes, edges, conditions, and a graph that replays.
+
+    `graph` is the `torch.fx.Graph`, with `val`, `nn_module_stack`, `stack_trace` and `shapeflow` in each node's meta.
+    """
+
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+        self.name: str = attempt.subject.name
+        self.graph: fx.Graph = attempt.recorder.writer.graph
+
+    @cached_property
+    def _view(self) -> View:
+        from shapeflow.trace.view import View
+
+        return View(self._attempt)
+
+    @cached_property
+    def nodes(self) -> tuple[Node, ...]:
+        """Inputs, constants, operators and the output, as they run."""
+        return self._view.nodes()
+
+    @cached_property
+    def edges(self) -> tuple[Edge, ...]:
+        """Every tensor on its way from one node to another."""
+        return self._view.edges()
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The input nodes."""
+        return tuple(node for node in self.nodes if node.kind == "input")
+
+    @property
+    def outputs(self) -> tuple[Edge, ...]:
+        """The edges into the output node."""
+        return self._view.output_edges()
+
+    @cached_property
+    def sizes(self) -> dict[str, int]:
+        """Each name and the number that stood for it in the run."""
+        env = self._attempt.env
+        return {symbol.name: hint for symbol, hint in env.hints.items()} | self.pinned
+
+    @cached_property
+    def pinned(self) -> dict[str, int]:
+        """Names with a known value, in the order in which they occur on edges."""
+        dims = (symbol for edge in self.edges for dim in edge.shape.dims for symbol in sorted(dim.symbols, key=str))
+        return {symbol.name: symbol.value for symbol in dims if symbol.value is not None}
+
+    @cached_property
+    def free(self) -> tuple[str, ...]:
+        """The names that the inputs bring and that may be any size of the domain."""
+        env = self._attempt.env
+        made = {*env.fresh, *env.definitions}
+        return tuple(symbol.name for symbol in env.hints if symbol not in made)
+
+    @cached_property
+    def dims(self) -> dict[str, Expr | None]:
+        """Every name on the edges, with its definition where it stands for a longer expression."""
+        definitions = {symbol.name: expr for symbol, expr in self._attempt.env.definitions.items()}
+        return {name: definitions.get(name) for name in [*self.free, *self.fresh, *definitions, *self.pinned]}
+
+    @cached_property
+    def fresh(self) -> dict[str, str]:
+        """Dims that only values decide, with the operator that found each."""
+        return {symbol.name: origin for symbol, origin in self._attempt.env.fresh.items()}
+
+    @cached_property
+    def conditions(self) -> tuple[Condition, ...]:
+        """The comparisons of sizes that decided how the model ran."""
+        from shapeflow.trace.conditions import conditions
+
+        return conditions(self._attempt.env)
+
+    @cached_property
+    def assumptions(self) -> tuple[Condition, ...]:
+        """What the trace took values to be: the sides of branches that it went."""
+        from shapeflow.trace.source import location
+
+        return tuple(Condition(each.text, location(each.place)) for each in self._attempt.values.assumptions)
+
+    @cached_property
+    def domain(self) -> Domain:
+        """The sizes that this path holds for."""
+        from shapeflow.trace.conditions import domain
+
+        return domain(self._attempt.env)
+
+    @cached_property
+    def parameters(self) -> dict[str, Shape]:
+        """Parameters and buffers by dotted name."""
+        from shapeflow.trace.traced import traced
+
+        found = {}
+        for path, tensor in self._attempt.parameters.items():
+            known = traced(tensor)
+            assert known is not None
+            found[path] = known.signature.shape
+        return found
+
+    @cached_property
+    def modules(self) -> dict[str, ModuleInfo]:
+        """The module tree by path, the root under `""`, with parameter counts and calls."""
+        from shapeflow.trace.modules import module_infos
+
+        return module_infos(self._attempt.subject.root, self._attempt.stack)
+
+    @cached_property
+    def graph_module(self) -> fx.GraphModule:
+        """The graph as a module over the model's own parameters: `graph_module(*real)` equals `model(*real)`."""
+        from shapeflow.trace.replay import graph_module
+
+        return graph_module(self._attempt)
+
+    def at(self, **sizes: int) -> Any:
+        """The same trace with numbers for these names."""
+        from shapeflow.trace.sized import sized
+
+        return sized(self, sizes)
+
+    def to_networkx(self) -> Any:
+        """The graph that everything draws and reports from: a `networkx.MultiDiGraph`."""
+        from shapeflow.graph import build
+
+        return build(self)
+
+    def to_dot(self, *, depth: int | None = None) -> str:
+        """DOT source, modules deeper than `depth` drawn as one node."""
+        from shapeflow.draw.dot import to_dot
+
+        return to_dot(self.to_networkx(), depth=depth)
+
+    def save(self, path: Any, *, depth: int | None = None) -> None:
+        """Draw to a file; the suffix says how: `.svg`, `.png`, `.pdf`, `.dot`."""
+        from shapeflow.draw.render import save
+
+        save(self.to_networkx(), path, depth=depth)
+
+    def __str__(self) -> str:
+        from shapeflow.draw.text import render_text
+
+        return render_text(self.to_networkx())
+
+    def __repr__(self) -> str:
+        operators = sum(node.kind == "operator" for node in self.nodes)
+        return f"<Trace of {self.name}: {operators} operators, {self.domain}>"

@@ -1,0 +1,58 @@
+"""Shapes of PyTorch models: traced with names, drawn, checked for all sizes, counted as formulas.
+
+    import shapeflow as sf
+
+    trace = sf.trace(model, "B T:int64")
+    print(trace)
+    trace.save("model.svg")
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from shapeflow.errors import DrawError, InputError, ShapeflowError, SpecError, TargetError, TraceError
+
+if TYPE_CHECKING:
+    from shapeflow.cost.params import params
+    from shapeflow.trace.result import Trace
+    from shapeflow.trace.tracer import trace
+
+__all__ = [
+    "DrawError",
+    "InputError",
+    "ShapeflowError",
+    "SpecError",
+    "TargetError",
+    "Trace",
+    "TraceError",
+    "params",
+    "trace",
+]
+__version__ = "0.1.0"
+
+_HOMES = {"trace": "shapeflow.trace.tracer", "Trace": "shapeflow.trace.result", "params": "shapeflow.cost.params"}
+
+
+def __getattr__(name: str) -> Any:
+    """torch is imported only when it is needed: `shapeflow --help` does without."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'shapeflow' has no attribute {name!r}")
+    from importlib import import_module
+
+    found = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = found
+    return found
+
+
+class _Package(ModuleType):
+    """`sf.trace` is the function: importing the folder `shapeflow/trace/` must not put the folder in its place."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _HOMES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

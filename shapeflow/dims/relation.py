@@ -1,0 +1,130 @@
+"""A comparison of two sizes, kept as one difference against zero.
+
+    >>> Relation.between(Expr.symbol("T"), "<=", Expr.const(512))
+    T <= 512
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+
+from shapeflow.dims.atoms import FloorDiv, Mod
+from shapeflow.dims.expr import Expr
+
+NEGATION = {"==": "!=", "!=": "==", "<=": ">", ">": "<=", ">=": "<", "<": ">="}
+MIRROR = {"==": "==", "!=": "!=", ">=": "<="}
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """`difference operator 0`, with operator one of `==`, `!=`, `>=`; the others are turned into these."""
+
+    operator: str
+    difference: Expr
+
+    @staticmethod
+    def between(left: Expr, operator: str, right: Expr) -> Relation:
+        """`left operator right` in the normal form."""
+        if operator == "<":
+            return Relation(">=", right - left - 1)
+        if operator == "<=":
+            return Relation(">=", right - left)
+        if operator == ">":
+            return Relation(">=", left - right - 1)
+        return Relation(operator, left - right)
+
+    @property
+    def negated(self) -> Relation:
+        """The relation that holds when this one does not."""
+        if self.operator == ">=":
+            return Relation(">=", -self.difference - 1)
+        return Relation(NEGATION[self.operator], self.difference)
+
+    @property
+    def unpinned(self) -> Relation:
+        """The same with every pinned symbol replaced by its value."""
+        difference = self.difference.unpinned
+        return self if difference is self.difference else Relation(self.operator, difference)
+
+    @property
+    def constant(self) -> bool | None:
+        """The answer when no symbol is left."""
+        number = self.difference.constant
+        return None if number is None else self.holds(number)
+
+    def holds(self, number: int) -> bool:
+        """Whether the relation holds for a difference of `number`."""
+        if self.operator == "==":
+            return number == 0
+        return number >= 0 if self.operator == ">=" else number != 0
+
+    def within(self, low: int | None, high: int | None) -> bool | None:
+        """What the bounds of the difference tell."""
+        if self.operator == ">=":
+            if low is not None and low >= 0:
+                return True
+            return False if high is not None and high < 0 else None
+        away = (low is not None and low > 0) or (high is not None and high < 0)
+        return (self.operator == "!=") if away else None
+
+    def __str__(self) -> str:
+        left, operator, right = self.sides()
+        return f"{left} {operator} {right}"
+
+    __repr__ = __str__
+
+    def sides(self) -> tuple[Expr, str, Expr]:
+        """The two sides as a person writes them: `T <= 512`, `H % 32 == 0`, `T == S`."""
+        divided = self._as_remainder()
+        if divided is not None:
+            return divided, self.operator, Expr.const(0)
+        left, right = _split(self.difference)
+        operator = self.operator
+        if left.constant is not None and right.constant is None:
+            left, right, operator = right, left, MIRROR[operator]
+        common = _common_factor(left, right)
+        if common > 1 and operator in ("==", "!="):
+            left, right = left // common, right // common
+        if operator == ">=" and (shift := right.constant) is not None and left.terms:
+            return _tight(left, shift)
+        if operator == "<=" and (shift := right.constant) is not None:
+            coefficient = _content(left)
+            return left // coefficient, "<=", Expr.const(shift // coefficient)
+        return left, operator, right
+
+    def _as_remainder(self) -> Expr | None:
+        """`n % k` when the difference says that `k * (n // k)` equals `n`."""
+        terms = self.difference.terms
+        if self.operator not in ("==", "!="):
+            return None
+        for monomial, _ in terms:
+            for atom, power in monomial:
+                if isinstance(atom, Mod) and power == 1 and len(terms) == 1 and len(monomial) == 1:
+                    return atom.numerator % atom.denominator
+                if isinstance(atom, FloorDiv) and power == 1:
+                    rest = atom.numerator - atom.denominator * (atom.numerator // atom.denominator)
+                    if rest is self.difference or -rest is self.difference:
+                        return atom.numerator % atom.denominator
+        return None
+
+
+def _split(difference: Expr) -> tuple[Expr, Expr]:
+    """Terms with a positive coefficient, and the others with their sign turned."""
+    positive = Expr.from_terms({monomial: c for monomial, c in difference.terms if c > 0})
+    return positive, positive - difference
+
+
+def _content(expr: Expr) -> int:
+    """Greatest number that divides every coefficient."""
+    return gcd(*(c for _, c in expr.terms)) or 1
+
+
+def _common_factor(left: Expr, right: Expr) -> int:
+    return gcd(_content(left) if left.terms else 0, _content(right) if right.terms else 0) or 1
+
+
+def _tight(left: Expr, shift: int) -> tuple[Expr, str, Expr]:
+    """`3*T >= 7` as `T >= 3`."""
+    coefficient = _content(left)
+    return left // coefficient, ">=", Expr.const(-(-shift // coefficient))

@@ -1,0 +1,39 @@
+"""The size of one name that makes a difference zero.
+
+    >>> solve(5 * T - 40, env)
+    ('T', 8)
+    >>> solve(H % 32, env)          # H was taken as 67: the next that divides
+    ('H', 96)
+"""
+
+from __future__ import annotations
+
+from shapeflow.dims.atoms import Mod, Symbol
+from shapeflow.dims.env import DimEnv
+from shapeflow.dims.expr import Expr
+
+FARTHEST = 4096
+
+
+def solve(difference: Expr, env: DimEnv) -> tuple[str, int] | None:
+    """A free name and its size; None when no single name does it."""
+    symbols = [symbol for symbol in difference.symbols if symbol not in env.fresh and symbol not in env.definitions]
+    if len(symbols) != 1 or len(difference.symbols) != 1:
+        return None
+    (symbol,) = symbols
+    if any(isinstance(atom, Mod) for monomial, _ in difference.terms for atom, _ in monomial):
+        return _search(difference, symbol, env)
+    zero, one = (difference.evaluate({symbol: number}) for number in (0, 1))
+    slope = one - zero
+    if slope == 0 or zero % slope or -zero // slope < 1:
+        return None
+    found = -zero // slope
+    return (symbol.name, found) if difference.evaluate({symbol: found}) == 0 else None
+
+
+def _search(difference: Expr, symbol: Symbol, env: DimEnv) -> tuple[str, int] | None:
+    start = env.hints[symbol]
+    for number in range(start, start + FARTHEST):
+        if difference.evaluate({symbol: number}) == 0:
+            return symbol.name, number
+    return None

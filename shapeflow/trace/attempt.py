@@ -1,0 +1,276 @@
+"""One run of the real code on fake tensors, with one choice of hints and branches.
+
+    >>> attempt = Attempt(subject, bound, hints, flips={})
+    >>> attempt.run()
+    >>> attempt.recorder.writer.graph
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from shapeflow.dims.dim import Dim
+from shapeflow.dims.env import DimEnv
+from shapeflow.dims.expr import Expr
+from shapeflow.dims.solve import solve
+from shapeflow.dims.spec import TensorSpec
+from shapeflow.torch_private import ShapeMode, fake_like, running
+from shapeflow.trace.hints import Hints
+from shapeflow.trace.inputs import Bound
+from shapeflow.trace.modules import ModuleStack, pin_attributes
+from shapeflow.trace.names import Names
+from shapeflow.trace.recorder import Recorder, source_of
+from shapeflow.trace.shadow import modules_of, shadowed
+from shapeflow.trace.source import Place, place
+from shapeflow.trace.state import preserved
+from shapeflow.trace.structure import map_tensors, tensors_in
+from shapeflow.trace.traced import Record, traced
+from shapeflow.trace.values import ValueReader
+
+
+RECENT = 4
+"""How many of the last failed comparisons may be the one that made the code raise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is traced: a module, or a function with the modules that it may call."""
+
+    call: Any
+    root: nn.Module | None
+    name: str
+
+    @property
+    def modules(self) -> list[nn.Module]:
+        return [] if self.root is None else list(self.root.modules())
+
+    @property
+    def function(self) -> Any:
+        return self.call if self.root is None else self.root.forward
+
+    @property
+    def device(self) -> torch.device:
+        """Where the fakes live: the model's own device, the CPU for one that is built on meta."""
+        if self.root is not None:
+            for tensor in [*self.root.parameters(), *self.root.buffers()]:
+                if tensor.device.type != "meta":
+                    return tensor.device
+        return torch.device("cpu")
+
+
+class Attempt:
+    """Everything that one run makes; `error` is what stopped it."""
+
+    def __init__(self, subject: Subject, bound: Bound, hints: Hints, flips: dict[Place, bool]) -> None:
+        self.subject, self.bound, self.hints = subject, bound, hints
+        self.env = DimEnv(where=self._where)
+        self.values = ValueReader(self.env, flips)
+        self.mode = ShapeMode(self.values.rules)
+        self.stack = ModuleStack(subject.root)
+        self.recorder = Recorder(self.env, self.mode, self.stack, self.values)
+        self.recorder.device = subject.device
+        self.names = Names(self.env, self.mode, self.recorder.signatures)
+        self.stack.names = self.names
+        self.inputs: list[tuple[str, Record]] = []
+        self.outputs: list[tuple[str, Record, int, Any]] = []
+        self.parameters: dict[str, torch.Tensor] = {}
+        self.result: Any = None
+        self.error: Exception | None = None
+
+    def _where(self) -> tuple[Place | None, str]:
+        return place(2), self.recorder.operator
+
+    def run(self) -> None:
+        """Trace; whatever the model's code raises is kept in `error`."""
+        modules = self.subject.modules
+        classes = {type(module) for module in modules}
+        functions = [] if self.subject.root is not None else [self.subject.call]
+        with ExitStack() as stack:
+            stack.enter_context(preserved(modules))
+            stack.enter_context(running(self.mode))
+            self._swap_parameters(modules)
+            arguments = {name: self._input(name, value) for name, value in self.bound.arguments.items()}
+            for name, value in arguments.items():
+                self.names.declare_all(value, self.bound.declared.get(name))
+            pin_attributes(modules, self.env, self.names)
+            stack.enter_context(shadowed(modules_of(classes, functions)))
+            stack.enter_context(_checks_seen(self.names))
+            stack.enter_context(self.stack.watching())
+            self._call(arguments)
+
+    def _call(self, arguments: dict[str, Any]) -> None:
+        positional = [arguments[name] for name in self.bound.positional]
+        keyword = {name: arguments[name] for name in self.bound.keyword}
+        try:
+            with self.recorder:
+                self.result = self.subject.call(*positional, **keyword)
+        except Exception as error:  # any: it is the model's own code; the tracer decides what to make of it
+            self.error = error
+            return
+        self._finish()
+
+    def _finish(self) -> None:
+        recorder = self.recorder
+        recorder.operator = ""
+        self.result = map_tensors(self.result, recorder.admit)
+        for path, tensor in tensors_in(self.result):
+            known = traced(tensor)
+            assert known is not None
+            record, index, signature = source_of(known)
+            self.outputs.append((path, record, index, signature))
+        recorder.writer.output(self.result)
+
+    def demanded(self) -> tuple[str, int] | None:
+        """The size that the last failed comparison asked for: `T == 8` when 5*T met 40, a multiple for `H % 32`."""
+        for difference in reversed(self.env.unequal[-RECENT:]):
+            found = solve(difference, self.env)
+            if found is not None:
+                return found
+        return None
+
+    # Parameters
+
+    def _swap_parameters(self, modules: list[nn.Module]) -> None:
+        """Fakes for parameters and buffers: the modules get dictionaries of their own, put back by `preserved`."""
+        fakes: dict[int, torch.Tensor] = {}
+        for module in modules:
+            prefix = self.stack.paths[id(module)]
+            for kind, table in (("parameter", "_parameters"), ("buffer", "_buffers")):
+                held = vars(module)[table]
+                vars(module)[table] = {
+                    name: self._fake(tensor, f"{prefix}.{name}" if prefix else name, kind, fakes)
+                    for name, tensor in held.items()
+                }
+
+    def _fake(self, tensor: Any, path: str, kind: str, fakes: dict[int, torch.Tensor]) -> Any:
+        if tensor is None:
+            return None
+        if id(tensor) not in fakes:
+            device = tensor.device if tensor.device.type != "meta" else self.recorder.device
+            fake = fake_like(self.mode, tensor, device)
+            self.recorder.register(fake, tensor, path, kind)
+            fakes[id(tensor)] = fake
+        self.parameters[path] = fakes[id(tensor)]
+        return fakes[id(tensor)]
+
+    # Inputs
+
+    def _input(self, name: str, value: Any) -> Any:
+        node = self.recorder.writer.placeholder(name)
+        return self._fill(name, value, node)
+
+    def _fill(self, path: str, value: Any, node: Any) -> Any:
+        """The fakes of an input, and for each the node that reaches it inside the placeholder."""
+        graph = self.recorder.writer.graph
+        if isinstance(value, TensorSpec):
+            return self._enter(path, self._from_spec(path, value), node)
+        if isinstance(value, torch.Tensor):
+            return self._enter(path, fake_like(self.mode, value, value.device), node)
+        if isinstance(value, tuple | list) and not hasattr(value, "_fields"):
+            return type(value)(
+                self._fill(f"{path}_{index}", item, graph.call_function(operator.getitem, (node, index)))
+                for index, item in enumerate(value)
+            )
+        if isinstance(value, dict):
+            return type(value)(
+                (key, self._fill(f"{path}.{key}", item, graph.call_function(operator.getitem, (node, key))))
+                for key, item in value.items()
+            )
+        return self._fill_object(path, value, node)
+
+    def _fill_object(self, path: str, value: Any, node: Any) -> Any:
+        """Fields of a dataclass or named tuple; tensors anywhere inside another object."""
+        graph = self.recorder.writer.graph
+        fields = getattr(value, "_fields", None) or (
+            [field.name for field in dataclasses.fields(value)] if _is_instance_of_dataclass(value) else None
+        )
+        if fields is None:
+            return map_tensors(value, lambda tensor: self._enter(path, fake_like(self.mode, tensor, tensor.device), node))
+        parts = {
+            name: self._fill(f"{path}.{name}", getattr(value, name), graph.call_function(getattr, (node, name)))
+            for name in fields
+        }
+        if hasattr(value, "_fields"):
+            return type(value)(**parts)
+        import copy
+
+        result = copy.copy(value)
+        for name, part in parts.items():
+            object.__setattr__(result, name, part)
+        return result
+
+    def _enter(self, path: str, fake: torch.Tensor, node: Any) -> torch.Tensor:
+        recorder = self.recorder
+        with torch._C.DisableTorchFunction():
+            signature = recorder.signatures.of(fake)
+        record = recorder.input(path, fake, node, signature)
+        self.inputs.append((path, record))
+        for axis, size in enumerate(signature.sizes):
+            for symbol in () if type(size) is int else size.symbols:
+                if size is Expr.from_atom(symbol):
+                    recorder.writer.source(symbol, lambda axis=axis: node.graph.call_method("size", (node, axis)))
+        return fake
+
+    def _from_spec(self, path: str, spec: TensorSpec) -> torch.Tensor:
+        dtype = getattr(torch, spec.dtype)
+        sizes = [self.env.number(self._size(path, axis, dim)) for axis, dim in enumerate(spec.dims)]
+        with torch._C.DisableTorchFunction():
+            return torch.empty(sizes, dtype=dtype, device=self.recorder.device)
+
+    def _size(self, path: str, axis: int, dim: Dim) -> Expr:
+        """The size of one axis: known names get their value, the others a hint."""
+        if dim.expr is None:
+            return self._symbol(dim.name or f"{path}_{axis}", axis, dim)
+        known = {
+            symbol: self._symbol(symbol.name, axis, dim if dim.name == symbol.name else Dim())
+            for symbol in dim.expr.symbols
+            if symbol.value is None
+        }
+        return dim.expr.replace(known)
+
+    def _symbol(self, name: str, axis: int, dim: Dim) -> Expr:
+        attribute = vars(self.subject.root).get(name) if self.subject.root is not None else None
+        if type(attribute) is int and name not in self.hints.given:
+            return Expr.symbol(name, attribute)
+        low, high = dim.low or 2, dim.high
+        known = Expr.symbol(name)
+        (symbol,) = known.symbols
+        if symbol not in self.env.hints:
+            hint = self.hints.choose(name, axis=axis, low=low, high=high)
+            self.env.symbol(name, hint=hint, low=min(low, hint), high=high)
+        return known
+
+
+def _is_instance_of_dataclass(value: Any) -> bool:
+    return dataclasses.is_dataclass(value) and not isinstance(value, type)
+
+
+@contextmanager
+def _checks_seen(names: Names) -> Iterator[None]:
+    """Let `names` see each tensor that jaxtyping checks, before it does."""
+    jaxtyping: Any = sys.modules.get("jaxtyping")
+    if jaxtyping is None:
+        yield
+        return
+    meta: Any = type(jaxtyping.AbstractArray)
+    original = meta.__instancecheck__
+
+    def check(annotation: Any, value: Any) -> bool:
+        names.checked(value, annotation)
+        return original(annotation, value)
+
+    meta.__instancecheck__ = check
+    try:
+        yield
+    finally:
+        meta.__instancecheck__ = original
+

@@ -1,0 +1,93 @@
+"""What to say when the model's own code raises: where in the model, on which operator, with which shapes.
+
+    GPT: RuntimeError in blocks.1.attn (MultiHeadSelfAttention), at linear
+        models/gpt.py:68: return self.out(y)
+        linear(B T 40, 32 32)
+        mat1 and mat2 shapes cannot be multiplied ([B*T, 40] X [32, 32])
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shapeflow.errors import TraceError
+from shapeflow.torch_private import NO_FAKE_KERNEL
+from shapeflow.trace.attempt import Attempt
+from shapeflow.trace.recorder import Failure
+from shapeflow.trace.result import Scope, Trace
+from shapeflow.trace.source import location, place_of_error
+from shapeflow.trace.structure import tensors_in
+from shapeflow.trace.traced import traced
+
+LAST_STEPS = 6
+
+
+def failure(attempt: Attempt) -> TraceError:
+    """The error of an attempt as one message, with the path so far."""
+    error = attempt.error
+    assert error is not None
+    failed = attempt.recorder.failed
+    failed = failed if failed is not None and failed.error is error else None
+    lines = [_headline(attempt, error, failed), *_where(error, failed), *_what(error, failed)]
+    trace = Trace(attempt)
+    lines += _path(trace)
+    return TraceError("\n".join(lines), trace=trace)
+
+
+def _headline(attempt: Attempt, error: Exception, failed: Failure | None) -> str:
+    scopes = failed.scopes if failed is not None else attempt.stack.failing or ()
+    at = f", at {_operator(failed.operator)}" if failed is not None else ""
+    return f"{attempt.subject.name}: {type(error).__name__} in {_module(scopes)}{at}"
+
+
+def _module(scopes: tuple[Scope, ...]) -> str:
+    return f"{scopes[-1].path} ({scopes[-1].kind})" if scopes else "forward"
+
+
+def _operator(name: str) -> str:
+    return name.strip("_") or name
+
+
+def _where(error: Exception, failed: Failure | None) -> list[str]:
+    place = failed.place if failed is not None and failed.place is not None else place_of_error(error.__traceback__)
+    found = location(place)
+    return [f"    {found}"] if found is not None else []
+
+
+def _what(error: Exception, failed: Failure | None) -> list[str]:
+    lines = []
+    if failed is not None:
+        lines.append(f"    {_operator(failed.operator)}({_arguments(failed)})")
+    if isinstance(error, NO_FAKE_KERNEL):
+        operator = error.args[0] if error.args else "the operator"
+        lines += [
+            f"    {operator} has no fake kernel: it cannot tell its output's shape without running",
+            f'    register one with torch.library.register_fake("{_qualified(operator)}") and return an empty tensor',
+        ]
+    else:
+        lines += [f"    {line}" for line in str(error).strip().splitlines()]
+    return lines
+
+
+def _qualified(operator: Any) -> str:
+    name = str(operator).removeprefix("torch.ops.")
+    return name.replace(".", "::", 1).partition(".")[0]
+
+
+def _arguments(failed: Failure) -> str:
+    shapes = []
+    for _, tensor in tensors_in((failed.args, failed.kwargs)):
+        known = traced(tensor)
+        shapes.append(str(known.signature.shape) if known is not None else " ".join(map(str, tensor.shape)))
+    return ", ".join(shape or "scalar" for shape in shapes)
+
+
+def _path(trace: Trace) -> list[str]:
+    steps = [node for node in trace.nodes if node.kind == "operator"]
+    if not steps:
+        return []
+    lines = [f"the path so far ({len(steps)} operators, the last {min(LAST_STEPS, len(steps))}):"]
+    for node in steps[-LAST_STEPS:]:
+        shapes = ", ".join(str(shape) or "scalar" for shape in node.outputs)
+        lines.append(f"    {node.module or trace.name}: {node.operator} -> {shapes}")
+    return lines

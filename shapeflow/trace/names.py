@@ -1,0 +1,180 @@
+"""Names for fixed sizes: an annotation at a boundary names the axes that it declares.
+
+`d_model = 32` is fixed, and its name is on the edge all the same, without guessing: a bare 32 becomes `d_model`
+only where an annotation says so, or where the code itself used an attribute of that name. Never by value alone.
+
+    >>> names.declare(x, parse_spec("B T d_model"))      # x had sizes B, T, 32
+    >>> str(traced(x).signature.shape)
+    'B T d_model'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from shapeflow.dims.annotation import Each, Specs, signature_of, spec_of, specs_in
+from shapeflow.dims.dim import Dim
+from shapeflow.dims.env import DimEnv
+from shapeflow.dims.expr import Expr
+from shapeflow.dims.spec import TensorSpec
+from shapeflow.errors import InputError, SpecError
+from shapeflow.torch_private import FakeTensor, ShapeMode, rename_axes
+from shapeflow.trace.traced import Signatures, traced
+
+
+class Names:
+    """Renames axes of fake tensors in place, so that whoever holds the tensor goes on with the names."""
+
+    def __init__(self, env: DimEnv, mode: ShapeMode, signatures: Signatures) -> None:
+        self.env, self.mode, self.signatures = env, mode, signatures
+        self.values: dict[str, int] = {}
+        self.unreadable: dict[str, str] = {}
+
+    def declare(self, tensor: torch.Tensor, spec: TensorSpec) -> None:
+        """Give the fixed, still unnamed axes of `tensor` the names that `spec` declares."""
+        known = traced(tensor)
+        if known is None:
+            return
+        sizes = known.signature.sizes
+        dims = _aligned(spec.dims, len(sizes))
+        if dims is None:
+            return
+        named = tuple(self._named(size, dim) for size, dim in zip(sizes, dims, strict=True))
+        if any(new is not old for new, old in zip(named, sizes, strict=True)):
+            self._rename(tensor, named)
+
+    def _named(self, size: Any, dim: Dim | None) -> Any:
+        value = size if type(size) is int else size.value
+        if dim is None or dim.expr is None or value is None or dim.expr.constant is not None:
+            return size
+        if type(size) is not int and (dim.name is None or _is_symbol(size)):
+            return size
+        if dim.name is not None:
+            self.values.setdefault(dim.name, value)
+            return Expr.symbol(dim.name, value)
+        known = {symbol: Expr.symbol(symbol.name, self.values[symbol.name]) for symbol in dim.expr.symbols
+                 if symbol.name in self.values}
+        formula = dim.expr.replace(known)
+        return formula if formula.value == value else size
+
+    def _rename(self, tensor: torch.Tensor, sizes: tuple[Any, ...]) -> None:
+        known = traced(tensor)
+        assert known is not None
+        self.env.quietly(rename_axes, self.mode, tensor, [self.env.number(size) if type(size) is Expr else size for size in sizes])
+        with torch._C.DisableTorchFunction():
+            known.signature = self.signatures.of(tensor)
+        if known.record.outputs and known.index < len(known.record.outputs):
+            known.record.outputs[known.index] = known.signature
+
+    def declare_all(self, value: Any, specs: Specs | None) -> None:
+        """`declare` through tuples, dicts and fields."""
+        if specs is None or value is None:
+            return
+        if isinstance(specs, TensorSpec):
+            if type(value) is FakeTensor:
+                self.declare(value, specs)
+        elif isinstance(specs, Each):
+            for item in value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ():
+                self.declare_all(item, specs.item)
+        elif isinstance(specs, dict):
+            for name, inner in specs.items():
+                self.declare_all(value.get(name) if isinstance(value, Mapping) else getattr(value, name, None), inner)
+        elif isinstance(value, tuple | list) and len(value) == len(specs):
+            for item, inner in zip(value, specs, strict=True):
+                self.declare_all(item, inner)
+
+    def checked(self, tensor: Any, annotation: Any) -> None:
+        """jaxtyping is about to check this tensor: the annotation names its axes first."""
+        if type(tensor) is FakeTensor:
+            spec = self._spec(annotation)
+            if spec is not None:
+                self.declare(tensor, spec)
+
+    def _spec(self, annotation: Any) -> TensorSpec | None:
+        try:
+            return spec_of(annotation)
+        except SpecError as error:
+            self.unreadable.setdefault(str(annotation), str(error))
+            return None
+
+
+class ForwardSpecs:
+    """The annotations of a `forward`: one spec (or structure of specs) a parameter, and the result's."""
+
+    __slots__ = ("parameters", "positional", "result")
+
+    def __init__(self, forward: Any) -> None:
+        signature = signature_of(forward)
+        found = {name: specs_in(each.annotation) for name, each in signature.parameters.items() if name != "self"}
+        self.positional = list(found)
+        self.parameters = {name: spec for name, spec in found.items() if spec is not None}
+        self.result = specs_in(signature.return_annotation)
+
+    def __bool__(self) -> bool:
+        return bool(self.parameters) or self.result is not None
+
+    def names(self) -> Iterator[str]:
+        """Every dim name in the annotations."""
+        for specs in [*self.parameters.values(), self.result]:
+            for spec in leaves(specs):
+                for dim in spec.dims:
+                    if dim.expr is not None:
+                        yield from (symbol.name for symbol in dim.expr.symbols)
+
+
+def leaves(specs: Specs | None) -> Iterator[TensorSpec]:
+    """Every tensor spec in a structure."""
+    if isinstance(specs, TensorSpec):
+        yield specs
+    elif isinstance(specs, Each):
+        yield from leaves(specs.item)
+    elif isinstance(specs, tuple | dict):
+        for inner in specs.values() if isinstance(specs, dict) else specs:
+            yield from leaves(inner)
+
+
+def forward_specs(cls: type, cache: dict[type, ForwardSpecs | None], unreadable: dict[str, str]) -> ForwardSpecs | None:
+    """The annotations of a module class, or None when it has none; one that cannot be read is noted."""
+    if cls not in cache:
+        cache[cls] = None
+        if not cls.__module__.startswith("torch."):
+            try:
+                cache[cls] = ForwardSpecs(cls.forward) or None
+            except (SpecError, InputError) as error:
+                unreadable.setdefault(cls.__qualname__, str(error))
+            except (TypeError, ValueError):  # a forward without a Python signature
+                pass
+    return cache[cls]
+
+
+def dim_names(cls: type) -> set[str]:
+    """Every dim name in the annotations of a class's methods."""
+    names: set[str] = set()
+    for base in cls.__mro__:
+        if base is nn.Module or base.__module__.startswith("torch."):
+            continue
+        for member in list(vars(base).values()):
+            if callable(member) and getattr(member, "__annotations__", None):
+                try:
+                    names.update(ForwardSpecs(member).names())
+                except (SpecError, InputError, TypeError, ValueError):  # reported where the module runs
+                    continue
+    return names
+
+
+def _aligned(dims: tuple[Dim, ...], rank: int) -> list[Dim | None] | None:
+    """The dims axis by axis, None for those that `...` or `*name` takes; None when the ranks differ."""
+    variadic = next((i for i, dim in enumerate(dims) if dim.variadic), None)
+    if variadic is None:
+        return list(dims) if len(dims) == rank else None
+    extra = rank - (len(dims) - 1)
+    return None if extra < 0 else [*dims[:variadic], *[None] * extra, *dims[variadic + 1 :]]
+
+
+def _is_symbol(size: Expr) -> bool:
+    symbols = size.symbols
+    return len(symbols) == 1 and size is Expr.from_atom(next(iter(symbols)))

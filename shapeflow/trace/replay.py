@@ -1,0 +1,43 @@
+"""Running a traced graph on real tensors: the proof that the graph is the program.
+
+    >>> trace.graph_module(tokens)          # equals model(tokens), at any sizes of the domain
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+
+if TYPE_CHECKING:
+    from shapeflow.trace.attempt import Attempt
+
+
+class ReplayError(AssertionError):
+    """The graph was traced under an assumption that these inputs do not meet."""
+
+
+def expect(value: Any, answer: Any, message: str) -> None:
+    """Assert in a replayed graph what the trace assumed of a value that it did not have."""
+    found = value.item() if isinstance(value, torch.Tensor) else value
+    if found != answer:
+        raise ReplayError(f"{message}: the trace assumed {answer}, here it is {found}")
+
+
+def graph_module(attempt: Attempt) -> fx.GraphModule:
+    """The recorded graph over the model's own parameters, buffers and constants."""
+    writer = attempt.recorder.writer
+    held = {}
+    for node in writer.graph.nodes:
+        if node.op == "get_attr":
+            target = str(node.target)
+            held[target] = writer.attributes[target] if target in writer.attributes else _of_model(attempt, target)
+    return fx.GraphModule(held, writer.graph, class_name=attempt.subject.name)
+
+
+def _of_model(attempt: Attempt, path: str) -> Any:
+    found: Any = attempt.subject.root
+    for name in path.split("."):
+        found = getattr(found, name)
+    return found

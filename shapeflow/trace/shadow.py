@@ -1,0 +1,130 @@
+"""Sizes that pass for integers in the user's code.
+
+`isinstance(x.shape[1], int)` is False for a symbolic size, and `len(x)` has to be a number, so beartype would
+refuse `causal_mask(x.shape[1])` and a loop would fix the length. While a trace runs, the modules whose code it
+runs see an `isinstance` and a `len` of ours; torch itself does not.
+
+    >>> with shadowed([models.attention]):
+    ...     models.attention.causal_allowed(T, T)        # annotated `t_q: int`
+"""
+
+from __future__ import annotations
+
+import builtins
+import math
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from types import FunctionType, ModuleType
+from typing import Any
+
+import torch
+
+SYMBOLIC = {torch.SymInt: 0, torch.SymFloat: 0.0, torch.SymBool: False}
+"""For each symbolic type a plain value of the type that it stands for."""
+
+
+def isinstance_of_sizes(value: Any, classes: Any) -> bool:
+    """`isinstance`, with symbolic numbers counted as the numbers that they stand for."""
+    if builtins.isinstance(value, classes):
+        return True
+    plain = SYMBOLIC.get(type(value))
+    return plain is not None and builtins.isinstance(plain, classes)
+
+
+def len_of_sizes(value: Any) -> Any:
+    """`len`, symbolic for a tensor."""
+    if builtins.isinstance(value, torch.Tensor) and value.dim():
+        return value.shape[0]
+    return builtins.len(value)
+
+
+SHADOWS = {"isinstance": isinstance_of_sizes, "len": len_of_sizes}
+
+MATH: dict[str, Callable[..., Any]] = {
+    "sqrt": torch.sym_sqrt,
+    "floor": lambda x: x.__floor__(),
+    "ceil": lambda x: x.__ceil__(),
+    "trunc": lambda x: x.__trunc__(),
+}
+
+
+@contextmanager
+def shadowed(modules: Iterable[ModuleType]) -> Iterator[None]:
+    """Let the code of these modules take symbolic sizes for integers."""
+    spaces = {id(space): space for module in modules for space in _name_spaces(module)}
+    changed = []
+    try:
+        for space in spaces.values():
+            for name, shadow in SHADOWS.items():
+                if name not in space:
+                    space[name] = shadow
+                    changed.append((space, name))
+        with _symbolic_math():
+            yield
+    finally:
+        for space, name in changed:
+            space.pop(name, None)
+
+
+def _name_spaces(module: ModuleType) -> Iterator[dict[str, Any]]:
+    """The module's own names, and those of the checkers that wrap its functions (jaxtyping keeps them in closures)."""
+    yield vars(module)
+    seen: set[int] = set()
+    for value in list(vars(module).values()):
+        members = list(vars(value).values()) if builtins.isinstance(value, type) else [value]
+        for member in members:
+            if getattr(member, "__module__", None) == module.__name__:
+                yield from _closed_over(member, seen)
+
+
+def _closed_over(value: Any, seen: set[int]) -> Iterator[dict[str, Any]]:
+    value = getattr(value, "__func__", value)
+    if not builtins.isinstance(value, FunctionType) or id(value) in seen:
+        return
+    seen.add(id(value))
+    if _is_checker(value):
+        yield value.__globals__
+    for cell in value.__closure__ or ():
+        try:
+            yield from _closed_over(cell.cell_contents, seen)
+        except ValueError:  # a cell that is still empty
+            continue
+
+
+def _is_checker(function: FunctionType) -> bool:
+    """Whether the function was written by beartype: its globals are its own, or those of the code that it checks."""
+    return "__beartype_get_violation" in function.__code__.co_varnames or hasattr(function, "__beartype_wrapper")
+
+
+def modules_of(classes: Iterable[type], functions: Iterable[Any] = ()) -> list[ModuleType]:
+    """The modules that define these classes and functions, and the rest of their packages where it is user's code."""
+    names = {cls.__module__ for root in classes for cls in root.__mro__}
+    names |= {function.__module__ for function in functions if getattr(function, "__module__", None)}
+    names = {name for name in names if name.partition(".")[0] not in ("torch", "builtins", "typing", "abc")}
+    own = {name.partition(".")[0] for name in names if not _installed(name)}
+    names |= {name for name in sys.modules if name.partition(".")[0] in own}
+    return [module for name in sorted(names) if builtins.isinstance(module := sys.modules.get(name), ModuleType)]
+
+
+def _installed(name: str) -> bool:
+    file = getattr(sys.modules.get(name), "__file__", None) or ""
+    return "site-packages" in file or "dist-packages" in file
+
+
+@contextmanager
+def _symbolic_math() -> Iterator[None]:
+    """`math.sqrt(T)` keeps its formula instead of fixing T."""
+    originals = {name: getattr(math, name) for name in MATH}
+
+    def keeping(name: str) -> Callable[[Any], Any]:
+        plain, symbolic = originals[name], MATH[name]
+        return lambda x: symbolic(x) if type(x) in SYMBOLIC else plain(x)
+
+    for name in MATH:
+        setattr(math, name, keeping(name))
+    try:
+        yield
+    finally:
+        for name, original in originals.items():
+            setattr(math, name, original)

@@ -1,0 +1,144 @@
+"""`trace`: run a model's real code on fake tensors with symbolic sizes, and record what it does.
+
+    >>> trace = sf.trace(model, "B T:int64")
+    >>> print(trace)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from shapeflow.errors import InputError
+from shapeflow.torch_private import is_scripted, real_module
+from shapeflow.trace.attempt import Attempt, Subject
+from shapeflow.trace.failure import failure
+from shapeflow.trace.hints import RUNGS, Hints
+from shapeflow.trace.inputs import Bound, bind
+from shapeflow.trace.lazy import materialised
+from shapeflow.trace.result import Trace
+from shapeflow.trace.source import Place, raised_by_user
+
+MOST_FLIPS = 24
+MOST_REPAIRS = 6
+
+
+def trace(
+    target: Any,
+    *inputs: Any,
+    hints: Mapping[str, int] | None = None,
+    progress: Callable[[str], None] | None = None,
+    **named: Any,
+) -> Trace:
+    """Follow the shapes through a module or a function.
+
+    Inputs are specs (`"B T:int64"`), tensors, structures of them, or plain values; with jaxtyping annotations they
+    may be left out. `hints` chooses the numbers that stand for free sizes in the run (`{"H": 224}`); `progress` is
+    called with a line of text now and then. Raises InputError, SpecError, or TraceError when the model's code raises.
+    """
+    subject = _subject(target)
+    subject, inputs, named = materialised(subject, inputs, named)
+    bound = bind(subject.function, inputs, named, subject.name)
+    attempt = Search(subject, bound, hints or {}, progress).run()
+    if attempt.error is not None:
+        raise failure(attempt) from attempt.error
+    result = Trace(attempt)
+    if not result.outputs:
+        raise InputError(f"{subject.name} returns no tensor but {type(attempt.result).__name__}: nothing to follow")
+    return result
+
+
+def _subject(target: Any) -> Subject:
+    model = real_module(target)
+    if is_scripted(model):
+        raise InputError(
+            f"{type(target).__name__} is TorchScript: its code is no longer Python, so it cannot be followed; "
+            "give the module that was scripted"
+        )
+    if isinstance(model, nn.Module):
+        return Subject(model, model, type(model).__name__)
+    if isinstance(model, type):
+        raise InputError(f"{model.__name__} is a class: give an instance, as in sf.trace({model.__name__}(...), ...)")
+    if not callable(model):
+        raise InputError(f"a module or a function can be traced, not {type(model).__name__}")
+    return Subject(model, None, getattr(model, "__name__", type(model).__name__))
+
+
+class Search:
+    """Runs attempts until one gets through: other branches, sizes that the code demands, larger sizes."""
+
+    def __init__(
+        self, subject: Subject, bound: Bound, given: Mapping[str, int], progress: Callable[[str], None] | None
+    ) -> None:
+        self.subject, self.bound, self.given, self.progress = subject, bound, given, progress
+        self.constants = _constants(subject.root)
+        self.flips: dict[Place, bool] = {}
+        self.fixed: dict[str, int] = {}
+        self.best: Attempt | None = None
+
+    def run(self) -> Attempt:
+        for rung in range(len(RUNGS)):
+            self.fixed = {}
+            attempt = self._with_repairs(rung)
+            if attempt.error is None:
+                return attempt
+            if self.best is None or len(attempt.recorder.records) > len(self.best.recorder.records):
+                self.best = attempt
+            if not attempt.hints.chosen.keys() - self.given.keys():
+                break
+        assert self.best is not None
+        return self.best
+
+    def _with_repairs(self, rung: int) -> Attempt:
+        """The rung's first attempt; then with sizes fixed to what a failed comparison asked for."""
+        first = attempt = self._with_flips(rung)
+        for _ in range(MOST_REPAIRS):
+            if attempt.error is None:
+                return attempt
+            demanded = attempt.demanded()
+            if demanded is None or demanded[0] in {*self.fixed, *self.given}:
+                break
+            self.fixed[demanded[0]] = demanded[1]
+            attempt = self._with_flips(rung)
+        return first
+
+    def _with_flips(self, rung: int) -> Attempt:
+        """An attempt; where the code itself raised behind a branch on a value, the other side of that branch."""
+        first = attempt = self._attempt(rung)
+        for _ in range(MOST_FLIPS):
+            error = attempt.error
+            if error is None:
+                return attempt
+            taken = [(where, answer) for where, answer in attempt.values.taken if where not in self.flips]
+            if not taken or not raised_by_user(error.__traceback__):
+                break
+            where, answer = taken[-1]
+            self.flips[where] = not answer
+            attempt = self._attempt(rung)
+        self.flips = {}
+        return first
+
+    def _attempt(self, rung: int) -> Attempt:
+        hints = Hints(rung, self.constants, given=self.given, fixed=self.fixed)
+        attempt = Attempt(self.subject, self.bound, hints, dict(self.flips))
+        if self.progress is not None:
+            self.progress(f"tracing {self.subject.name}")
+            attempt.recorder.progress = self.progress
+        attempt.run()
+        return attempt
+
+
+def _constants(root: nn.Module | None) -> frozenset[int]:
+    """Sizes of parameters and integer attributes of the model: a hint keeps away from them."""
+    if root is None:
+        return frozenset()
+    found: set[int] = set()
+    for module in root.modules():
+        found.update(value for value in vars(module).values() if type(value) is int)
+        for tensor in [*vars(module)["_parameters"].values(), *vars(module)["_buffers"].values()]:
+            if isinstance(tensor, torch.Tensor) and not nn.parameter.is_lazy(tensor):
+                found.update(tensor.shape)
+    return frozenset(found)
