@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING
 from shapeflow.dims import interval
 from shapeflow.dims.atoms import Atom, FloorDiv, Max, Min, Mod, Symbol, symbols_in
 from shapeflow.dims.interval import Interval
-from shapeflow.dims.polynomial import add_multiple, common_monomial, degree, divide, divide_monomials, divide_out, multiply
+from shapeflow.dims.polynomial import (
+    add_multiple,
+    common_monomial,
+    degree,
+    divide,
+    divide_monomials,
+    divide_out,
+    multiply,
+)
 
 if TYPE_CHECKING:
     from shapeflow.dims.expr import Expr
@@ -115,7 +123,7 @@ def _greatest(*bounds: int | None) -> int | None:
 
 
 def _shifted_lower(terms: Terms, ranges: Ranges) -> int | None:
-    """With `B = 1 + b` and `T = 1 + t`, `B*T - B` is `t + b*t`: what is left negative counts, the rest is at least 0."""
+    """With `B = 1 + b` and `T = 1 + t`, `B*T - B` is `t + b*t`, of which only what is negative can matter."""
     shifted: Terms = {}
     for monomial, coefficient in terms.items():
         if degree(monomial) > _MOST_DEGREE:

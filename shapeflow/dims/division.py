@@ -139,7 +139,10 @@ def _should_flip(rest: Expr, denominator: Expr) -> bool:
 
 
 def _nested_division(rest: Expr, denominator: Expr) -> Expr | None:
-    """`(q + x//a)//b` as `(a*q + x)//(a*b)`, and `(q - x//a)//b` alike, b being positive; None with no such x//a or two."""
+    """`(q + x//a)//b` as `(a*q + x)//(a*b)` and `(q - x//a)//b` alike, b being positive.
+
+    None where there is no such x//a, or more than one to choose from.
+    """
     turn = -1 if denominator.constant is None else denominator.constant - 1
     found = [
         (atom, coefficient)

@@ -73,7 +73,8 @@ def multiply(a: Terms, b: Terms) -> Terms:
 def divide(numerator: Terms, denominator: Terms) -> tuple[Terms, Terms]:
     """`quotient, remainder` with numerator = quotient * denominator + remainder.
 
-    The denominator's leading coefficient is positive. Numerators that differ by a multiple of it have the same remainder.
+    The denominator's leading coefficient is positive. Numerators that differ by a multiple of the denominator have
+    the same remainder.
     """
     if len(denominator) == 1:
         return _divide_by_term(numerator, *next(iter(denominator.items())))

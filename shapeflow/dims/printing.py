@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Binding(IntEnum):
-    """How tightly a text holds together: `a + b`, then `a*b`, `a//b` and `a % b`, then names, numbers, powers and calls."""
+    """How tightly a text holds together: `a + b`; `a*b`, `a//b`, `a % b`; names, numbers, powers and calls."""
 
     SUM = 0
     PRODUCT = 1
@@ -82,7 +82,7 @@ def _sole_division(monomial: Monomial) -> FloorDiv | None:
 
 
 def _whole_inside(atom: FloorDiv, coefficient: int, constant: int) -> int:
-    """1 to write `(H + 1)//2` as `(H - 1)//2` and a 1 in the sum's constant: a ceil division, or the constant vanishes."""
+    """1 to write `(H + 1)//2` as `(H - 1)//2` and 1 more in the sum: it is a ceil division, or no constant is left."""
     if not atom.numerator.coefficients.get((), 0) or atom.denominator.constant is None:
         return 0
     return int(constant == -coefficient or (abs(coefficient) == 1 and _is_ceil(atom)))

@@ -84,7 +84,7 @@ class _Parser:
         if after.kind == "operator" and after.text != "(":
             return ""
         end = before.position + len(before.text)
-        return f"{self.text[:end]}*{self.text[after.position:]}"
+        return f"{self.text[:end]}*{self.text[after.position :]}"
 
     def sum(self) -> Expr:
         result = self.product()
@@ -129,7 +129,9 @@ class _Parser:
         if token.kind == "number":
             return Expr.const(int(token.text))
         if token.kind == "name":
-            return self.call(token) if self.next.text == "(" else self.symbols.get(token.text) or Expr.symbol(token.text)
+            return (
+                self.call(token) if self.next.text == "(" else self.symbols.get(token.text) or Expr.symbol(token.text)
+            )
         if token.text == "(":
             result = self.nested(self.sum)
             self.close(token)
