@@ -7,6 +7,7 @@ commands, not here: `shapeflow --help` has to answer at once.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -111,8 +112,9 @@ def trace(
     """Print every operator with the shapes that it makes."""
     from shapeflow.draw.text import render_rich
 
+    sizes = parse_sizes(at or [])
     traced = _trace(target, inputs, with_, hint)
-    sizes = _sizes(at, traced)
+    _check_sizes("--at", sizes, traced)
     _stdout().print(render_rich(traced.to_networkx(), depth=depth, sizes=sizes), soft_wrap=True)
 
 
@@ -146,7 +148,7 @@ def params(
 ) -> None:
     """Count parameters and buffers, each tensor once."""
     with progress("importing torch") as step:
-        found = _load(target, with_, has_inputs=bool(inputs))
+        found = _load(target, with_, step, has_inputs=bool(inputs))
         from shapeflow.cost import params as count
         from shapeflow.cost.table import table
 
@@ -159,38 +161,32 @@ def params(
 def _trace(text: str, inputs: list[str] | None, with_: list[str] | None, hint: list[str] | None) -> Trace:
     hints = parse_sizes(hint or [])
     with progress("importing torch") as step:
-        found = _load(text, with_, has_inputs=bool(inputs))
+        found = _load(text, with_, step, has_inputs=bool(inputs))
         from shapeflow.trace.tracer import trace as trace_model
 
         positional, named = parse_inputs(inputs or [], found.signature)
         step(f"tracing {text}")
         traced = trace_model(found.value, *positional, progress=step, hints=hints, **named)
     _print_notes(found)
-    _check_names("--hint", hints, traced)
+    _check_sizes("--hint", hints, traced)
     return traced
 
 
-def _load(text: str, with_: list[str] | None, *, has_inputs: bool) -> Target:
+def _load(text: str, with_: list[str] | None, step: Callable[[str], None], *, has_inputs: bool) -> Target:
     arguments = parse_keywords(with_ or [])
     from shapeflow.target import load
 
+    step(f"loading {text}")
     return load(text, arguments=arguments, has_inputs=has_inputs)
 
 
-def _sizes(at: list[str] | None, traced: Trace) -> dict[str, int]:
-    sizes = parse_sizes(at or [])
-    _check_names("--at", sizes, traced)
+def _check_sizes(option: str, sizes: dict[str, int], traced: Trace) -> None:
     for name, size in sizes.items():
-        if traced.pinned.get(name, size) != size:
-            raise InputError(f"--at {name}={size}: {name} is {traced.pinned[name]} in this model")
-    return sizes
-
-
-def _check_names(option: str, sizes: dict[str, int], traced: Trace) -> None:
-    for name in sizes:
         if name not in traced.sizes:
             known = ", ".join(traced.free) or "none"
-            raise InputError(f"{option} {name}={sizes[name]}: no size is called {name}; free ones are: {known}")
+            raise InputError(f"{option} {name}={size}: no size is called {name}; free ones are: {known}")
+        if traced.pinned.get(name, size) != size:
+            raise InputError(f"{option} {name}={size}: {name} is {traced.pinned[name]} in this model")
 
 
 def _print_notes(found: Target) -> None:

@@ -67,6 +67,9 @@ def load(text: str, *, arguments: Mapping[str, object] | None = None, has_inputs
     if not callable(maker) or (isinstance(maker, type) and not issubclass(maker, nn.Module)):
         raise TargetError(f"{text} is {_kind(maker)}: it has to be an nn.Module, a class of one, or a function")
     if not isinstance(maker, type) and _is_traced(maker, arguments, has_inputs=has_inputs):
+        if arguments:
+            example = f"{next(iter(arguments))}:=2"
+            raise TargetError(f"{text} is a function to trace: its arguments are inputs, as in {example}")
         return Target(text, maker)
     return _build(text, maker, arguments)
 
@@ -196,11 +199,18 @@ def _check_arguments(text: str, maker: Callable[..., Any], arguments: Mapping[st
         return
     missing = _missing_arguments(signature, arguments)
     if missing:
-        template = ",".join(f"{name}=..." for name in missing)
-        is_class = isinstance(maker, (type, functools.partial))
-        or_inputs = "" if is_class else "\nor, if it is a function on tensors, its inputs: " + f'{missing[0]}="B T"'
-        raise TargetError(f"{text} needs arguments: {', '.join(missing)}\ngive them with: --with {template}{or_inputs}")
+        raise TargetError(
+            f"{text} needs arguments: {', '.join(missing)}\n"
+            f"give them with: --with {','.join(f'{name}=...' for name in missing)}\n"
+            f"or {_instead(maker, missing[0])}"
+        )
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values())
     for name in arguments:
         if name not in signature.parameters and not takes_any:
             raise TargetError(f"{text} has no argument {name}{closest(name, signature.parameters)}")
+
+
+def _instead(maker: Callable[..., Any], first: str) -> str:
+    if isinstance(maker, (type, functools.partial)):
+        return "name a function that needs none"
+    return f'if it is a function on tensors, give its inputs: {first}="B T"'

@@ -175,14 +175,8 @@ BAD = [
     ),
     ("nets.py:Config", "nets.py:Config is the class Config: it has to be"),
     ("nets.py:nn", "nets.py:nn is the module torch.nn: it has to be"),
-    (
-        "nets.py:Sized",
-        "nets.py:Sized needs arguments: d_model, n_heads\ngive them with: --with d_model=...,n_heads=...$",
-    ),
-    (
-        "nets.py:needs",
-        'needs arguments: d_in\n.*--with d_in=...\nor, if it is a function on tensors, its inputs: d_in="B T"',
-    ),
+    ("nets.py:Sized", "nets.py:Sized needs arguments: d_model, n_heads\n.*: --with d_model=...,n_heads=...\nor name a"),
+    ("nets.py:needs", 'needs arguments: d_in\n.*--with d_in=...\nor if it is a .*, give its inputs: d_in="B T"'),
     ("nets.py:forgot", "nets.py:forgot returned an object of type NoneType, no nn.Module"),
     ("torchvision:resnet5", "torchvision has no model called resnet5; did you mean resnet50?"),
     ("timm:resnet1", "timm has no model called resnet1; did you mean "),
@@ -200,6 +194,7 @@ def test_bad_targets(nets: Path, text: str, message: str) -> None:
     ("text", "arguments", "message"),
     [
         ("nets.py:net", {"d_in": 1}, "nets.py:net is a model already"),
+        ("nets.py:annotated", {"scale": 2}, "is a function to trace: its arguments are inputs, as in scale:=2"),
         ("nets.py:Net", {"d_inn": 1}, "nets.py:Net has no argument d_inn; did you mean d_in?"),
         ("nets.py:Net", {"d_in": "a"}, r"could not be built with \(d_in='a'\): TypeError: "),
         ("nets.py:NeedsNumbers", {"fail": True}, r"ValueError: no such width \(nets.py:\d+: raise ValueError"),
