@@ -24,6 +24,7 @@ __all__ = [
     "NO_FAKE_KERNEL",
     "FakeTensor",
     "ShapeMode",
+    "bare_meta",
     "copy_fake",
     "fake_like",
     "is_scripted",
@@ -53,6 +54,14 @@ class ShapeMode(FakeTensorMode):
         self.static_shapes = False
         self.allow_meta = True
         self.rules = rules
+        self._attributes: dict[torch.device, dict[str, Any]] = {}
+
+    def attributes(self, device: torch.device) -> dict[str, Any]:
+        """What a fake tensor on this device carries besides its sizes."""
+        if device not in self._attributes:
+            with without_modes():
+                self._attributes[device] = dict(vars(FakeTensor(self, torch.empty((), device="meta"), device)))
+        return self._attributes[device]
 
     def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         rule = self.rules.get(func)
@@ -105,31 +114,36 @@ def _hashable_sizes() -> Iterator[None]:
         torch.SymInt.__hash__ = original  # type: ignore[method-assign]
 
 
-def without_modes() -> Any:
-    """A context in which neither function modes nor dispatch modes see what is called."""
-    stack = ExitStack()
-    stack.enter_context(torch._C.DisableTorchFunction())
-    stack.enter_context(torch.utils._python_dispatch._disable_current_modes())
-    return stack
+@contextmanager
+def without_modes() -> Iterator[None]:
+    """Neither function modes nor dispatch modes see what is called: for real tensors, and for bare meta ones."""
+    with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+        yield
 
 
 def fake_like(mode: ShapeMode, tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """A fake of a real (or meta, or lazy-free) tensor: same sizes, strides, dtype; a Parameter stays one."""
+    """A fake of a real or meta tensor: same sizes, strides, dtype; a Parameter stays one."""
     with without_modes():
         if tensor.layout is torch.strided:
             meta = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
         else:
             meta = torch.empty(tensor.shape, dtype=tensor.dtype, device="meta")
-        fake: torch.Tensor = FakeTensor(mode, meta, device)
-        if isinstance(tensor, torch.nn.Parameter):
-            fake = torch.nn.Parameter(fake, requires_grad=tensor.requires_grad)
+        fake = copy_fake(meta, mode.attributes(device), requires_grad=tensor.requires_grad)
+    if isinstance(tensor, torch.nn.Parameter):
+        fake._is_param = True  # type: ignore[attr-defined]  # what isinstance(fake, nn.Parameter) reads
     return fake
 
 
-def copy_fake(meta: torch.Tensor, attributes: dict[str, Any]) -> torch.Tensor:
+def bare_meta(tensor: torch.Tensor) -> torch.Tensor:
+    """A plain meta tensor of the same sizes and strides, to stand on."""
+    with without_modes():
+        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+
+
+def copy_fake(meta: torch.Tensor, attributes: dict[str, Any], *, requires_grad: bool = False) -> torch.Tensor:
     """A fake tensor over `meta` with a known fake's attributes, four times as fast as building one."""
     fake = torch.Tensor._make_subclass(  # type: ignore[attr-defined]
-        FakeTensor, meta, False, dispatch_device=True, device_for_backend_keys=attributes["_fake_device"]
+        FakeTensor, meta, requires_grad, dispatch_device=True, device_for_backend_keys=attributes["_fake_device"]
     )
     fake.__dict__.update(attributes)
     return fake

@@ -222,22 +222,22 @@ class Attempt:
 
     def _from_spec(self, path: str, spec: TensorSpec) -> torch.Tensor:
         dtype = getattr(torch, spec.dtype)
-        sizes = [self.env.number(self._size(path, axis, dim)) for axis, dim in enumerate(spec.dims)]
+        sizes = [self.env.number(self._size(f"{path}_{axis}", (axis, len(spec.dims)), dim)) for axis, dim in enumerate(spec.dims)]
         with torch._C.DisableTorchFunction():
             return torch.empty(sizes, dtype=dtype, device=self.recorder.device)
 
-    def _size(self, path: str, axis: int, dim: Dim) -> Expr:
-        """The size of one axis: known names get their value, the others a hint."""
+    def _size(self, default: str, where: tuple[int, int], dim: Dim) -> Expr:
+        """The size of one axis: known names get their value, the others a hint. `where` is the axis and the rank."""
         if dim.expr is None:
-            return self._symbol(dim.name or f"{path}_{axis}", axis, dim)
+            return self._symbol(dim.name or default, where, dim)
         known = {
-            symbol: self._symbol(symbol.name, axis, dim if dim.name == symbol.name else Dim())
+            symbol: self._symbol(symbol.name, where, dim if dim.name == symbol.name else Dim())
             for symbol in dim.expr.symbols
             if symbol.value is None
         }
         return dim.expr.replace(known)
 
-    def _symbol(self, name: str, axis: int, dim: Dim) -> Expr:
+    def _symbol(self, name: str, where: tuple[int, int], dim: Dim) -> Expr:
         attribute = vars(self.subject.root).get(name) if self.subject.root is not None else None
         if type(attribute) is int and name not in self.hints.given:
             return Expr.symbol(name, attribute)
@@ -245,7 +245,7 @@ class Attempt:
         known = Expr.symbol(name)
         (symbol,) = known.symbols
         if symbol not in self.env.hints:
-            hint = self.hints.choose(name, axis=axis, low=low, high=high)
+            hint = self.hints.choose(name, axis=where[0], rank=where[1], low=low, high=high)
             self.env.symbol(name, hint=hint, low=min(low, hint), high=high)
         return known
 

@@ -4,8 +4,8 @@ A hint answers what bounds and facts leave open, so it must not look like a size
 passed at H = W = 28 would hide the fault. Where small primes do not get through a model (an image of 11 by 13 is
 smaller than its kernels), larger sizes are tried.
 
-    >>> ladder[0].choose("T", axis=1)
-    11
+    >>> Hints(0, frozenset()).choose("T", axis=1)
+    7
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 BATCH_FROM = 3
+IMAGE_FROM = 131
+"""An axis behind batch and channels is an image's or a volume's: smaller sizes shrink to nothing within the model."""
 RUNGS: tuple[tuple[int, ...], ...] = ((7,), (67,), (224, 448, 672), (224, 224, 224, 224), (16007,))
 """Each rung: primes from a number on, or (more than one number) the sizes of usual images, multiples of 32 and 7."""
 
@@ -28,26 +30,26 @@ class Hints:
     fixed: Mapping[str, int] = field(default_factory=dict)
     chosen: dict[str, int] = field(default_factory=dict)
 
-    def choose(self, name: str, *, axis: int, low: int = 2, high: int | None = None) -> int:
+    def choose(self, name: str, *, axis: int, rank: int = 1, low: int = 2, high: int | None = None) -> int:
         """The size of `name` in this run, within the bounds that its spec declares."""
         if name in self.chosen:
             return self.chosen[name]
         number = self.fixed.get(name, self.given.get(name))
         if number is None:
-            number = self._free(axis)
+            number = self._free(axis, rank)
             if not low <= number or (high is not None and number > high):
                 number = next((n for n in self._primes(low) if high is None or n <= high), high or low)
         self.chosen[name] = number
         return number
 
-    def _free(self, axis: int) -> int:
+    def _free(self, axis: int, rank: int) -> int:
         sizes = RUNGS[self.rung]
         if axis == 0:
             return next(self._primes(BATCH_FROM))
         if len(sizes) > 1:
             used = [n for n in self.chosen.values() if n >= sizes[0]]
             return sizes[min(len(used), len(sizes) - 1)]
-        return next(self._primes(sizes[0]))
+        return next(self._primes(max(sizes[0], IMAGE_FROM if rank >= 4 and axis >= 2 else 0)))
 
     def _primes(self, start: int) -> Iterator[int]:
         """Primes from `start` on that are neither taken nor near a constant of the model."""

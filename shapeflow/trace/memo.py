@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from shapeflow.torch_private import FakeTensor, copy_fake
+from shapeflow.torch_private import FakeTensor, bare_meta, copy_fake
 from shapeflow.trace.traced import Signature, Signatures, Traced, size_key
 
 PLAIN = frozenset({str, bytes, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format, type(...)})
@@ -85,8 +85,7 @@ class Memo:
     def _template(self, output: Any, tensors: list[torch.Tensor]) -> Template:
         attributes = {name: value for name, value in vars(output).items() if name not in PRIVATE and "memo" not in name}
         attributes |= {name: None for name in vars(output) if "memo" in name}
-        meta = torch.empty_strided(output.shape, output.stride(), dtype=output.dtype, device="meta")
-        return Template(self.signatures.of(output), meta, attributes, alias_of(output, tensors))
+        return Template(self.signatures.of(output), bare_meta(output), attributes, alias_of(output, tensors))
 
 
 def make(entry: Entry, template: Template) -> torch.Tensor:

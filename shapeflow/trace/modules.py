@@ -30,7 +30,6 @@ class ModuleStack:
         self.scopes: tuple[Scope, ...] = ()
         self.fx_stack: dict[str, tuple[str, type]] = {}
         self.names: Names | None = None
-        self._specs: dict[type, ForwardSpecs | None] = {}
         if root is not None:
             self.paths = {id(module): path for path, module in root.named_modules()}
             self.fx_stack = {"": ("", type(root))}
@@ -94,7 +93,10 @@ class ModuleStack:
         names = self.names
         if names is None:
             return None
-        specs = forward_specs(type(module), self._specs, names.unreadable)
+        specs = forward_specs(type(module))
+        if isinstance(specs, str):
+            names.unreadable.setdefault(type(module).__qualname__, specs)
+            return None
         if specs is not None:
             for name, value in [*zip(specs.positional, args, strict=False), *kwargs.items()]:
                 names.declare_all(value, specs.parameters.get(name))
@@ -106,14 +108,8 @@ def pin_attributes(modules: Iterable[nn.Module], env: DimEnv, names: Names) -> N
 
     `view(b, t, self.n_heads, self.d_head)` then carries the names by origin. The caller puts the attributes back.
     """
-    known: dict[type, set[str]] = {}
     for module in modules:
-        cls = type(module)
-        if cls.__module__.startswith("torch."):
-            continue
-        if cls not in known:
-            known[cls] = dim_names(cls)
-        for name in known[cls] & vars(module).keys():
+        for name in dim_names(type(module)) & vars(module).keys():
             value = vars(module)[name]
             if type(value) is int and value > 0:
                 names.values.setdefault(name, value)

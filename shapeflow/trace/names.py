@@ -11,6 +11,7 @@ only where an annotation says so, or where the code itself used an attribute of 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -137,21 +138,21 @@ def leaves(specs: Specs | None) -> Iterator[TensorSpec]:
             yield from leaves(inner)
 
 
-def forward_specs(cls: type, cache: dict[type, ForwardSpecs | None], unreadable: dict[str, str]) -> ForwardSpecs | None:
-    """The annotations of a module class, or None when it has none; one that cannot be read is noted."""
-    if cls not in cache:
-        cache[cls] = None
-        if not cls.__module__.startswith("torch."):
-            try:
-                cache[cls] = ForwardSpecs(cls.forward) or None
-            except (SpecError, InputError) as error:
-                unreadable.setdefault(cls.__qualname__, str(error))
-            except (TypeError, ValueError):  # a forward without a Python signature
-                pass
-    return cache[cls]
+@lru_cache(maxsize=4096)
+def forward_specs(cls: type[nn.Module]) -> ForwardSpecs | str | None:
+    """The annotations of a module class; None when it has none, text when they cannot be read."""
+    if cls.__module__.startswith("torch."):
+        return None
+    try:
+        return ForwardSpecs(cls.forward) or None
+    except (SpecError, InputError) as error:
+        return str(error)
+    except (TypeError, ValueError):  # a forward without a Python signature
+        return None
 
 
-def dim_names(cls: type) -> set[str]:
+@lru_cache(maxsize=4096)
+def dim_names(cls: type[nn.Module]) -> frozenset[str]:
     """Every dim name in the annotations of a class's methods."""
     names: set[str] = set()
     for base in cls.__mro__:
@@ -163,7 +164,7 @@ def dim_names(cls: type) -> set[str]:
                     names.update(ForwardSpecs(member).names())
                 except (SpecError, InputError, TypeError, ValueError):  # reported where the module runs
                     continue
-    return names
+    return frozenset(names)
 
 
 def _aligned(dims: tuple[Dim, ...], rank: int) -> list[Dim | None] | None:

@@ -167,7 +167,7 @@ class Trace:
     @property
     def outputs(self) -> tuple[Edge, ...]:
         """The edges into the output node."""
-        return self._view.output_edges()
+        return tuple(edge for edge in self.edges if edge.target == "output")
 
     @cached_property
     def sizes(self) -> dict[str, int]:

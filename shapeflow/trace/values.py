@@ -14,6 +14,7 @@ import torch
 
 from shapeflow.dims.env import DimEnv
 from shapeflow.trace.branches import likely
+from shapeflow.trace.convolution import convolution
 from shapeflow.trace.source import Place, place
 from shapeflow.trace.traced import traced
 
@@ -72,6 +73,7 @@ class ValueReader:
             aten.item.default: self._scalar,
             aten.equal.default: lambda mode, *_: True,
             aten._pack_padded_sequence.default: self._pack,
+            aten.convolution.default: convolution,
         }
         torchvision = getattr(torch.ops, "torchvision", None)
         if torchvision is not None and hasattr(torchvision, "nms"):
