@@ -25,6 +25,7 @@ _MISSPELT = {"=<": "<=", "=>": ">=", "==": "="}
 _DIGITS_THEN_NAME = re.compile(r"(?<!\w)\d+[^\W\d]\w*")
 _ATTRIBUTE = re.compile(r"(?<!\w)(?:[^\W\d]\w*\.)+(?=[^\W\d])")  # the `self.` of `self.x`
 _OPERATOR = re.compile(r"[<>=!]+|[-+/%^]|\*+|//")
+_SLASH = re.compile(r"(?<!/)/(?!/)")
 _FOREIGN = re.compile(r"[^\w+\-*/%^(),<>=!#?]")
 
 
@@ -88,12 +89,12 @@ def _sized(word: Word, marks: str, rest: str) -> Dim:
     _refuse_spaced(word)
     if not rest:
         raise word.error(f"a name is missing after `{marks}`", at=len(marks), instead=f"{marks}B")
-    for mark in set("#?").intersection(rest):
-        reason = f"`{mark}` stands in front of an axis"
-        raise word.error(reason, at=len(marks) + rest.index(mark), instead=mark + word.text.replace(mark, ""))
-    for mark in marks.replace("#", ""):
-        reason = f"`{mark}` stands before a name, never before a number or an expression"
-        raise word.error(reason, at=marks.index(mark), instead=rest)
+    if late := re.search("[#?]", rest):
+        instead = late[0] + word.text.replace(late[0], "")
+        raise word.error(f"`{late[0]}` stands in front of an axis", at=len(marks) + late.start(), instead=instead)
+    if only_name := marks.replace("#", ""):
+        reason = f"`{only_name[0]}` stands before a name, never before a number or an expression"
+        raise word.error(reason, at=marks.index(only_name[0]), instead=rest)
     if re.search("[<>!]", rest):
         dim = _bounded(word, rest, len(marks))
     elif "=" in rest:
@@ -185,6 +186,9 @@ def _expression(word: Word, text: str, offset: int) -> Expr:
     if hidden := re.search(r"(?<!\w)_\w*", text):
         reason = f"`{hidden[0]}` is an axis of any size: there is nothing to count with"
         raise word.error(reason, at=offset + hidden.start())
+    if slash := _SLASH.search(text):
+        instead = word.text[:offset] + _SLASH.sub("//", text)
+        raise word.error("sizes are whole numbers: divide with `//`", at=offset + slash.start(), instead=instead)
     try:
         expr = parse(text)
     except SpecError as error:
