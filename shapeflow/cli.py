@@ -7,7 +7,7 @@ commands, not here: `shapeflow --help` has to answer at once.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -112,9 +112,7 @@ def trace(
     """Print every operator with the shapes that it makes."""
     from shapeflow.draw.text import render_rich
 
-    sizes = parse_sizes(at or [])
-    traced = _trace(target, inputs, with_, hint)
-    _check_sizes("--at", sizes, traced)
+    traced, sizes = _trace(target, inputs, with_, hint, at)
     _stdout().print(render_rich(traced.to_networkx(), depth=depth, sizes=sizes), soft_wrap=True)
 
 
@@ -125,6 +123,7 @@ def draw(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="svg, png, pdf or dot, by suffix; else NAME.svg here.")
     ] = None,
+    at: AtTexts = None,
     depth: Depth = None,
     with_: WithTexts = None,
     hint: HintTexts = None,
@@ -132,10 +131,10 @@ def draw(
     """Draw the graph with a shape on every edge."""
     from shapeflow.draw.render import save
 
-    traced = _trace(target, inputs, with_, hint)
+    traced, sizes = _trace(target, inputs, with_, hint, at)
     path = output or Path(f"{traced.name}.svg")
     with progress(f"drawing {path}"):
-        save(traced.to_networkx(), path, depth=depth)
+        save(traced.to_networkx(), path, depth=depth, sizes=sizes)
     print(path)
 
 
@@ -154,12 +153,15 @@ def params(
 
         step("counting")
         counted = table(count(found.model), depth=depth)
-    _print_notes(found)
+    _print_notes(found.notes)
     _stdout().print(counted, soft_wrap=True)
 
 
-def _trace(text: str, inputs: list[str] | None, with_: list[str] | None, hint: list[str] | None) -> Trace:
-    hints = parse_sizes(hint or [])
+def _trace(
+    text: str, inputs: list[str] | None, with_: list[str] | None, hint: list[str] | None, at: list[str] | None
+) -> tuple[Trace, dict[str, int]]:
+    """The trace, and the sizes to show beside its names."""
+    hints, sizes = parse_sizes(hint or []), parse_sizes(at or [])
     with progress("importing torch") as step:
         found = _load(text, with_, step, has_inputs=bool(inputs))
         from shapeflow.trace.tracer import trace as trace_model
@@ -167,9 +169,11 @@ def _trace(text: str, inputs: list[str] | None, with_: list[str] | None, hint: l
         positional, named = parse_inputs(inputs or [], found.signature)
         step(f"tracing {text}")
         traced = trace_model(found.value, *positional, progress=step, hints=hints, **named)
-    _print_notes(found)
-    _check_sizes("--hint", hints, traced)
-    return traced
+    _print_notes(found.notes)
+    _check_names("--hint", hints, traced)
+    _check_names("--at", sizes, traced)
+    _print_notes(_outside(sizes, traced))
+    return traced, sizes
 
 
 def _load(text: str, with_: list[str] | None, step: Callable[[str], None], *, has_inputs: bool) -> Target:
@@ -180,7 +184,7 @@ def _load(text: str, with_: list[str] | None, step: Callable[[str], None], *, ha
     return load(text, arguments=arguments, has_inputs=has_inputs)
 
 
-def _check_sizes(option: str, sizes: dict[str, int], traced: Trace) -> None:
+def _check_names(option: str, sizes: dict[str, int], traced: Trace) -> None:
     for name, size in sizes.items():
         if name not in traced.sizes:
             known = ", ".join(traced.free) or "none"
@@ -189,8 +193,17 @@ def _check_sizes(option: str, sizes: dict[str, int], traced: Trace) -> None:
             raise InputError(f"{option} {name}={size}: {name} is {traced.pinned[name]} in this model")
 
 
-def _print_notes(found: Target) -> None:
-    for note in found.notes:
+def _outside(sizes: dict[str, int], traced: Trace) -> list[str]:
+    """What to say of sizes that are shown, but that the traced path does not hold for: size 1, as a rule."""
+    return [
+        f"the trace holds for {traced.domain}: {name} = {sizes[name]} is outside"
+        for name, low, high in traced.domain.bounds
+        if name in sizes and not low <= sizes[name] <= (sizes[name] if high is None else high)
+    ]
+
+
+def _print_notes(notes: Iterable[str]) -> None:
+    for note in notes:
         _stderr().print(f"note: {note}", style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 

@@ -164,6 +164,12 @@ def test_a_model_that_needs_numbers_says_so_on_stderr() -> None:
     assert "note:" not in answer.stdout
 
 
+def test_sizes_outside_the_domain_are_shown_with_a_note(nets: Path) -> None:
+    answer = run("trace", f"{nets}:net", "B<=8 3", "--at", "B=9")
+    assert answer.exit_code == 0, answer.output
+    assert "note: the trace holds for 2 <= B <= 8: B = 9 is outside" in answer.stderr
+
+
 @pytest.mark.parametrize("name", ["parallel", "compiled"])
 def test_wrapped_models(nets: Path, name: str) -> None:
     for command in (["trace", f"{nets}:{name}", "x=B 3"], ["params", f"{nets}:{name}"]):
@@ -173,8 +179,10 @@ def test_wrapped_models(nets: Path, name: str) -> None:
 
 
 def test_draw_writes_a_picture_and_prints_where(nets: Path) -> None:
-    assert run("draw", f"{nets}:net", "B 3", "-o", "out.svg").stdout == "out.svg\n"
-    assert "<svg" in Path("out.svg").read_text()
+    assert run("draw", f"{nets}:net", "B 3", "-o", "out.svg", "--at", "B=17").stdout == "out.svg\n"
+    picture = Path("out.svg").read_text()
+    assert "<svg" in picture
+    assert "17" in picture
     assert run("draw", f"{nets}:net", "B 3", "--depth", "1").stdout == "Net.svg\n"
 
 
