@@ -12,8 +12,8 @@ from functools import lru_cache
 
 from shapeflow.trace.source import Place
 
-HOLDS = frozenset({"all", "isfinite", "equal", "allclose", "is_nonzero"})
-"""Questions whose usual answer is yes; those that look for an exception (`any`, `isnan`) are usually answered no."""
+EXCEPTIONAL = frozenset({"any", "isnan", "isinf"})
+"""Questions that look for what is rarely there: their usual answer is no, that of all others yes."""
 
 
 def likely(where: Place | None, subject: str) -> bool:
@@ -23,7 +23,7 @@ def likely(where: Place | None, subject: str) -> bool:
         wanted = _wanted(code.co_filename, line)
         if wanted is not None:
             return wanted
-    return subject in HOLDS
+    return subject not in EXCEPTIONAL
 
 
 @lru_cache(maxsize=4096)
@@ -34,6 +34,8 @@ def _wanted(file: str, line: int) -> bool | None:
             continue
         if isinstance(statement, ast.Assert):
             return _polarity(statement.test, line)
+        if isinstance(statement, ast.While):  # a loop that values end: once is enough to see its shapes
+            return not _polarity(statement.test, line)
         if _raises(statement.body):
             return not _polarity(statement.test, line)
         if _raises(statement.orelse):
@@ -42,17 +44,17 @@ def _wanted(file: str, line: int) -> bool | None:
 
 
 @lru_cache(maxsize=64)
-def _statements(file: str) -> tuple[ast.If | ast.Assert, ...]:
-    """The `if` and `assert` statements of a file, the innermost last-started first."""
+def _statements(file: str) -> tuple[ast.If | ast.Assert | ast.While, ...]:
+    """The `if`, `assert` and `while` statements of a file, the innermost last-started first."""
     try:
         tree = ast.parse("".join(linecache.getlines(file)))
     except SyntaxError:  # a notebook cell with magics, a template: no opinion
         return ()
-    found = [node for node in ast.walk(tree) if isinstance(node, ast.If | ast.Assert)]
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.If | ast.Assert | ast.While)]
     return tuple(sorted(found, key=lambda node: -node.lineno))
 
 
-def _end_of_test(statement: ast.If | ast.Assert) -> int:
+def _end_of_test(statement: ast.If | ast.Assert | ast.While) -> int:
     return statement.test.end_lineno or statement.lineno
 
 

@@ -40,8 +40,8 @@ def trace(
     called with a line of text now and then. Raises InputError, SpecError, or TraceError when the model's code raises.
     """
     subject = _subject(target)
-    subject, inputs, named = materialised(subject, inputs, named)
     bound = bind(subject.function, inputs, named, subject.name)
+    subject = materialised(subject, bound, Hints(0, frozenset(), given=hints or {}))
     attempt = Search(subject, bound, hints or {}, progress).run()
     if attempt.error is not None:
         raise failure(attempt) from attempt.error

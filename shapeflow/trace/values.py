@@ -6,6 +6,7 @@ fresh dim (`u0`, `u1`, ...). Both are noted as assumptions, and asserted or read
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 aten = torch.ops.aten
 FRESH_HINTS = (3, 5, 7, 2, 11)
 """Small, so that a loop over a fresh dim is short; different, so that two fresh dims rarely pass for one."""
+
+MOST_VISITS = 2000
+"""A branch on a value that is asked more often is taken the other way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,7 @@ class ValueReader:
         self.env, self.flips = env, flips
         self.assumptions: list[Assumption] = []
         self.taken: list[tuple[Place, bool]] = []
+        self._visits: Counter[Place] = Counter()
         self.readers: dict[str, Callable[..., Any]] = {
             "item": self._item,
             "__bool__": self._bool,
@@ -115,6 +120,9 @@ class ValueReader:
             answer = likely(where, self._subject(func, args))
         if where is not None:
             self.taken.append((where, answer))
+            self._visits[where] += 1
+            if self._visits[where] > MOST_VISITS:  # a loop that this answer never ends
+                answer = not answer
         self._assume(func, args, kwargs, answer, where)
         return answer
 
@@ -140,7 +148,7 @@ class ValueReader:
             return self._branch(torch.Tensor.__bool__, (tensor,), {})
         node = recorder.writer.graph.call_method("item", (recorder.writer.tensor(tensor),))
         if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
-            return torch.SymFloat(self.env.unknown_real(str(node), lambda: node, recorder.writer))
+            return torch.SymFloat(recorder.writer.unknown(node))
         return torch.SymInt(self.env.node(self._fresh("item", reader=lambda: node, low=-(2**62))))
 
     def _int(self, func: Any, args: Any, kwargs: Any) -> int:

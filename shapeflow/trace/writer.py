@@ -22,7 +22,7 @@ from torch import fx
 from shapeflow.dims.atoms import Atom, FloorDiv, Max, Min, Mod, Symbol
 from shapeflow.dims.env import DimEnv
 from shapeflow.dims.expr import Expr
-from shapeflow.dims.floating import FLOAT_OPERATIONS, Call, Formula, Ratio
+from shapeflow.dims.floating import FLOAT_OPERATIONS, Call, FloatNode, Formula, Ratio
 from shapeflow.torch_private import FakeTensor
 from shapeflow.trace.replay import expect
 from shapeflow.trace.traced import Traced, traced
@@ -37,6 +37,9 @@ AS_OPERATOR = {
     "__invert__": operator.invert,
 }
 LEAVES = (str, int, float, bool, complex, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format)
+
+UNKNOWN = 1.5
+"""The hint of a float that only values decide."""
 
 
 class Writer:
@@ -191,6 +194,12 @@ class Writer:
         if known is None:
             known = self._lowered[formula] = self._formula(formula)
         return known
+
+    def unknown(self, node: fx.Node) -> FloatNode:
+        """A float that only values decide: `loss.item()`."""
+        formula = Call("value", (str(node),))
+        self._lowered[formula] = node
+        return FloatNode(self.env, formula, UNKNOWN)
 
     def _formula(self, formula: Formula) -> Any:
         if isinstance(formula, Ratio):
