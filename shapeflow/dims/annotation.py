@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, Union
 
 from shapeflow.dims.dtype import DEFAULT_DTYPE, DTYPES
-from shapeflow.dims.signature import evaluated, signature_of
+from shapeflow.dims.signature import evaluated, signature_of, type_parameters
 from shapeflow.dims.spec import TensorSpec, parse_spec
 from shapeflow.errors import SpecError
 
@@ -89,8 +89,8 @@ def _options(annotation: Any) -> Iterator[object]:
         inner = (annotation.type,)
     elif isinstance(annotation, typing.NewType):
         inner = (annotation.__supertype__,)
-    elif type(annotation).__name__ == "TypeAliasType":  # typing's own from Python 3.12 on, typing_extensions' before
-        inner = (annotation.__value__,)
+    elif type(alias := origin or annotation).__name__ == "TypeAliasType":  # typing's, or typing_extensions' before 3.12
+        inner = (_filled(alias.__value__, alias.__type_params__, inner),)
     elif origin not in (Union, types.UnionType):
         yield annotation
         return
@@ -128,17 +128,20 @@ def _field_hints(kind: type, arguments: tuple[object, ...]) -> dict[str, object]
     hints: dict[str, object] = {}
     for base in reversed(kind.__mro__):
         scope = vars(sys.modules[base.__module__]) if base.__module__ in sys.modules else {}
+        local = {**vars(base), **type_parameters(base)}
         for name, annotation in inspect.get_annotations(base).items():
-            hints[name] = evaluated(annotation, scope, dict(vars(base)), f"the field `{name}` of {base.__qualname__}")
-    filled: dict[object, object] = dict(zip(getattr(kind, "__parameters__", ()), arguments, strict=False))
-    return {name: _filled(hint, filled) for name, hint in hints.items()}
+            hints[name] = evaluated(annotation, scope, local, f"the field `{name}` of {base.__qualname__}")
+    parameters = getattr(kind, "__parameters__", ())
+    return {name: _filled(hint, parameters, arguments) for name, hint in hints.items()}
 
 
-def _filled(hint: Any, filled: Mapping[object, object]) -> object:
-    parameters = getattr(hint, "__parameters__", ())
+def _filled(hint: Any, parameters: Iterable[object], arguments: Iterable[object]) -> object:
+    """`list[T]` with T = int is `list[int]`; parameters without an argument stay."""
+    known: dict[object, object] = dict(zip(parameters, arguments, strict=False))
     if isinstance(hint, typing.TypeVar):
-        return filled.get(hint, hint)
-    return hint[tuple(filled.get(each, each) for each in parameters)] if filled and parameters else hint
+        return known.get(hint, hint)
+    inner = getattr(hint, "__parameters__", ())
+    return hint[tuple(known.get(each, each) for each in inner)] if known and inner else hint
 
 
 def _array_spec(annotation: object) -> TensorSpec | None:

@@ -60,7 +60,7 @@ def _innermost(function: Any) -> Any:
 
 def _local_scope(function: object) -> dict[str, object]:
     """The names that a nested function can see, of those around it, and its type parameters."""
-    local: dict[str, object] = {each.__name__: each for each in getattr(function, "__type_params__", ())}
+    local = type_parameters(function)
     names = getattr(getattr(function, "__code__", None), "co_freevars", ())
     for name, cell in zip(names, getattr(function, "__closure__", None) or (), strict=True):
         try:
@@ -70,7 +70,14 @@ def _local_scope(function: object) -> dict[str, object]:
     return local
 
 
+def type_parameters(owner: object) -> dict[str, object]:
+    """The `T` of `def f[T]` and `class C[T]`, which Python has from 3.12 on."""
+    return {each.__name__: each for each in getattr(owner, "__type_params__", ())}
+
+
 def evaluated(annotation: object, scope: dict[str, Any], local: dict[str, Any], what: str) -> object:
+    """The annotation as an object. Text that does not evaluate stays; it raises InputError if it looks like a tensor's."""
+
     def holder() -> None: ...
 
     holder.__annotations__ = {"it": annotation}

@@ -49,6 +49,7 @@ NewHidden = NewType("NewHidden", Hidden)
 Later = typing_extensions.TypeAliasType("Later", Hidden)
 T_bound = TypeVar("T_bound", bound=Hidden)
 T_free = TypeVar("T_free")
+Twice = typing_extensions.TypeAliasType("Twice", tuple[T_free, T_free], type_params=(T_free,))
 
 
 class Half(AbstractDtype):
@@ -250,6 +251,7 @@ def test_every_alternative_of_a_union():
         (Tree, {"value": X, "children": None, "parent": None}),
         (Box[Ids], {"content": IDS, "many": (IDS, IDS)}),
         (Box[int], None),
+        (Twice[Ids] | None, (IDS, IDS)),
         (Union[int, tuple[int, int], tuple[Ids]], (IDS,)),
         (later.Batch, {"ids": IDS, "pair": (IDS, X)}),
         (later.Inputs, {"ids": IDS}),
