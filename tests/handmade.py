@@ -42,8 +42,10 @@ class HandTrace:
     sizes: dict[str, int]
     pinned: dict[str, int]
     free: tuple[str, ...]
+    fresh: dict[str, str]
     domain: str
     conditions: tuple[Condition, ...]
+    assumptions: tuple[Condition, ...]
 
 
 class Model:
@@ -54,7 +56,9 @@ class Model:
         self.free: tuple[str, ...] = ("B", "T")
         self.dims: dict[str, Expr | None] = dict.fromkeys(("B", "T", *pinned))
         self.domain = "B >= 1, T >= 1"
+        self.fresh: dict[str, str] = {}
         self.conditions: list[Condition] = []
+        self.assumptions: list[Condition] = []
         self.nodes: list[Node] = []
         self.edges: list[Edge] = []
         self.modules: dict[str, ModuleInfo] = {}
@@ -118,8 +122,10 @@ class Model:
             sizes={},
             pinned=self.pinned,
             free=self.free,
+            fresh=self.fresh,
             domain=self.domain,
             conditions=tuple(self.conditions),
+            assumptions=tuple(self.assumptions),
         )
 
     def _fresh(self, name: str) -> str:

@@ -11,16 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from textwrap import wrap
 
 import networkx as nx
 from rich.text import Text
 
-from shapeflow.draw.label import Labels, counted, legend, parameters_of, place, reads_of, size_of, title_of
+from shapeflow.draw.label import Labels, counted, parameters_of, place, reads_of, title_of
+from shapeflow.draw.legend import legend, size_of, wrapped
 from shapeflow.graph import Block, collapse, inputs_of, nodes
-from shapeflow.trace.result import Node, Scope
+from shapeflow.trace.result import Condition, Node, Scope
 
-WIDTH = 100  # of the legend; lines of the trace are as long as their shapes
+WIDTH = 86  # of the legend's entries; lines of the trace are as long as their shapes
 CAPS = (40, 40, 32, 20, 34)  # a cell longer than its column's cap moves the rest of its line, and no other line
 
 Segment = tuple[str, str]  # text, rich style
@@ -69,8 +69,8 @@ def _lines(
     labels = Labels.of(graph, sizes)
     shown = graph if depth is None else collapse(graph, depth)
     yield [(graph.graph["name"], "bold")]
-    for title, words in legend(graph, labels):
-        yield from _wrapped(title, words)
+    for title, words in legend(shown, labels):
+        yield from _entry(title, words)
     yield []
     rows = list(_rows(shown, labels, locations=locations))
     widths = _widths(rows)
@@ -79,11 +79,9 @@ def _lines(
     yield from _closing(graph)
 
 
-def _wrapped(title: str, words: list[str]) -> Iterator[list[Segment]]:
-    """An entry of the legend; a word is never parted, for it is a shape or an equation."""
-    glued = ", ".join(word.replace(" ", "\0") for word in words)
-    for i, line in enumerate(wrap(glued, WIDTH - 14, break_long_words=False, break_on_hyphens=False)):
-        yield [(f"  {title if i == 0 else '':<12}", "dim"), (line.replace("\0", " "), "")]
+def _entry(title: str, words: list[str]) -> Iterator[list[Segment]]:
+    for i, line in enumerate(wrapped(words, WIDTH)):
+        yield [(f"  {title if i == 0 else '':<12}", "dim"), (line, "")]
 
 
 def _rows(graph: nx.MultiDiGraph, labels: Labels, *, locations: bool) -> Iterator[Row]:
@@ -156,10 +154,16 @@ def _line(row: Row, widths: list[int]) -> list[Segment]:
 
 
 def _closing(graph: nx.MultiDiGraph) -> Iterator[list[Segment]]:
-    """For which sizes the trace is true: the declared domain and what the run itself compared."""
+    """For which sizes and values the trace is true, and how much there is of the model."""
     if graph.graph["domain"]:
-        yield from _wrapped("for", [graph.graph["domain"]])
-    for i, condition in enumerate(graph.graph["conditions"]):
-        asked = f"   {place(condition.location)}  {condition.location.code}" if condition.location else ""
-        yield [(f"  {'as long as' if i == 0 else '':<12}", "dim"), (str(condition), ""), (asked, "dim")]
+        yield from _entry("for", [graph.graph["domain"]])
+    yield from _conditions("as long as", graph.graph["conditions"])
+    yield from _conditions("taking", graph.graph["assumptions"])
     yield [(f"  {'total':<12}", "dim"), (size_of(graph), "bold")]
+
+
+def _conditions(title: str, conditions: tuple[Condition, ...]) -> Iterator[list[Segment]]:
+    """One line each, with who asked."""
+    for i, condition in enumerate(conditions):
+        asked = f"   {place(condition.location)}  {condition.location.code}" if condition.location else ""
+        yield [(f"  {title if i == 0 else '':<12}", "dim"), (str(condition), ""), (asked, "dim")]

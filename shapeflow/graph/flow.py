@@ -32,8 +32,10 @@ def build(trace: Trace) -> nx.MultiDiGraph:
         sizes=trace.sizes,
         pinned=trace.pinned,
         free=trace.free,
+        fresh=trace.fresh,
         domain=str(trace.domain),
         conditions=trace.conditions,
+        assumptions=trace.assumptions,
         repeats={},
     )
     fill(graph, trace.nodes, trace.edges)

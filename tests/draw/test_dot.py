@@ -56,11 +56,18 @@ def test_clusters_nest_as_the_modules_do():
     )
 
 
-def test_a_module_with_one_operator_is_one_box():
+def test_a_module_with_one_operator_is_one_box_that_tells_the_operator_if_the_class_does_not():
+    lines = statements(to_dot(build(toy(1).trace())))
     assert (
-        '"linear" [label=<<b>linear</b><br/><font point-size="9">qkv: Linear, 3,072 parameters</font>>, '
+        '"linear" [label=<<b>qkv</b><br/><font point-size="9">Linear, 3,072 parameters</font>>, '
         'fillcolor="#dcebf7", color="#3a78b0", tooltip="blocks.0.attn.qkv"]'
-    ) in statements(to_dot(build(toy(1).trace())))
+    ) in lines
+    model = Model("Gated")
+    with model.module("gate", "Router"):
+        model.op("linear", model.input("x", "B"), out="B")
+    assert (
+        '"linear" [label=<<b>gate</b><br/><font point-size="9">Router<br/>linear</font>>, tooltip="gate"]'
+    ) in statements(to_dot(build(model.trace())))
 
 
 def test_inputs_constants_operators_and_outputs_have_shapes_of_their_own():

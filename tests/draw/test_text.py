@@ -26,6 +26,7 @@ def test_the_whole_page():
     model = toy(1)
     model.domain = "B >= 1, 1 <= T <= 512"
     model.conditions.append(Condition("T <= 512", Location("models/tiny.py", 12, "if t > 512:")))
+    model.assumptions.append(Condition("isfinite(x).all() is True", None))
     expected = """\
         GPT
           free        B, T
@@ -60,6 +61,7 @@ def test_the_whole_page():
 
           for         B >= 1, 1 <= T <= 512
           as long as  T <= 512   models/tiny.py:12  if t > 512:
+          taking      isfinite(x).all() is True
           total       19,108 parameters, 17 operators"""
     assert render_text(build(model.trace())) == dedent(expected)
 
@@ -94,11 +96,25 @@ def test_a_size_that_is_not_known_is_a_question_mark_and_an_alias_is_worked_out(
     x = model.input("x", "B T")
     y = model.op("nonzero", x, out="B n")
     model.op("pool", y, out="B H")
-    model.dims |= {"n": None, "H": model.shape("2*T").dims[0]}
+    model.fresh["n"] = "nonzero"
+    model.dims |= {"n": None, "H": model.shape("2*T").dims[0], "unused": model.shape("3*T").dims[0]}
     text = render_text(build(model.trace()), sizes={"T": 5})
-    assert "  made inside n\n  where       H = 2*T\n" in text
-    assert flat(text.splitlines()[6]) == "nonzero B T -> B n ? ?"
-    assert flat(text.splitlines()[7]) == "pool B n -> B H ? 10"
+    assert "  by value    n (nonzero)\n  where       H = 2*T\n" in text
+    assert body(build(model.trace()), sizes={"T": 5}) == ["nonzero  B T -> B n  ? ?", "pool     B n -> B H  ? 10"]
+
+
+def test_long_sizes_that_recur_get_names_so_that_lines_stay_short():
+    model = Model("Conv")
+    half = "((T-1)//2+1)"
+    x = model.op("conv1d", model.input("x", "B 3 T"), out=f"B 8 {half}")
+    x = model.op("relu", x, out=f"B 8 {half}")
+    x = model.op("batch_norm", x, out=f"B 8 {half}")
+    model.output(model.op("pad", x, out=f"B 8 (T+1) {half}"))
+    model.dims["T1"] = None  # a name that is taken
+    text = render_text(build(model.trace()), sizes={"B": 2, "T": 9})
+    assert "  where       T2 = (T - 1)//2 + 1\n" in text
+    assert "relu        B 8 T2 -> B 8 T2          2 8 5\n" in text
+    assert "pad         B 8 T2 -> B 8 (T + 1) T2  2 8 10 5\n" in text
 
 
 def test_locations():
