@@ -35,6 +35,7 @@ class HandTrace:
 
     name: str
     nodes: tuple[Node, ...]
+    outputs: tuple[Edge, ...]
     edges: tuple[Edge, ...]
     modules: dict[str, ModuleInfo]
     parameters: dict[str, Shape]
@@ -115,6 +116,7 @@ class Model:
         return HandTrace(
             name=self.name,
             nodes=tuple(self.nodes),
+            outputs=tuple(edge for edge in self.edges if edge.target == "output"),
             edges=tuple(self.edges),
             modules=modules,
             parameters=self.parameters,

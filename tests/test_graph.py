@@ -3,7 +3,7 @@
 import pytest
 
 from shapeflow.errors import DrawError
-from shapeflow.graph import Block, build, collapse, diff, edges, fold, inputs_of, nodes, within
+from shapeflow.graph import build, collapse, diff, edges, fold, inputs_of, nodes, within
 from tests.handmade import Model, block, toy
 
 
@@ -347,7 +347,3 @@ def test_diff_of_closed_modules_tells_which_changed_inside():
     model.modules["blocks.1"] = model.modules["blocks.0"].__class__("blocks.1", "DecoderBlock", 99, 1)
     found = diff(before, collapse(build(model.trace()), 1))
     assert [(a.name, b.parameters) for a, b in found.changed] == [("@blocks.1", 99)]
-
-
-def test_a_block_is_a_value():
-    assert Block("@a", (), 1, 2) == Block("@a", (), 1, 2)

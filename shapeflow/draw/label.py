@@ -23,6 +23,7 @@ from shapeflow.trace.result import Location, Node, Scope, Shape
 
 # A sum as long as this (`(H - 1)//2 + 1`) that stands on this many tensors gets a name: shapes have to fit their line.
 LONG, OFTEN = 12, 3
+MANY = 6  # parameters of one operator, from which on they are counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +99,11 @@ def title_of(graph: nx.MultiDiGraph, scopes: tuple[Scope, ...], around: str = ""
 
 
 def reads_of(node: Node) -> str:
-    """The parameters that an operator reads, named from its module where they belong to it."""
-    return ", ".join(name.removeprefix(f"{node.module}.") for name in node.parameters)
+    """The parameters that an operator reads, named from its module where they belong to it; an LSTM's are counted."""
+    names = [name.removeprefix(f"{node.module}.") for name in node.parameters]
+    if len(names) <= MANY:
+        return ", ".join(names)
+    return f"{names[0]}, ..., {names[-1]} ({len(names)} in all)"
 
 
 def place(location: Location | None) -> str:

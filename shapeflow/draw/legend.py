@@ -18,7 +18,7 @@ import networkx as nx
 
 from shapeflow.dims.expr import Expr
 from shapeflow.draw.label import Labels, counted, parameters_of, several
-from shapeflow.graph import Block, inputs_of, nodes
+from shapeflow.graph import Block, nodes
 from shapeflow.trace.result import Node, Scope, Shape
 
 Entries = tuple[str, list[str]]
@@ -30,14 +30,13 @@ def legend(graph: nx.MultiDiGraph, labels: Labels) -> list[Entries]:
     used = {symbol.name for dim in dims for symbol in dim.symbols}
     aliases = _aliases(graph, used) | {name: dim for dim, name in labels.names.items() if dim in dims}
     inputs = [(node.name, shape) for node in nodes(graph) if node.kind == "input" for shape in node.outputs]
-    outputs = [edge.shape for node in nodes(graph) if node.kind == "output" for edge in inputs_of(graph, node.name)]
     entries = [
         ("free", [_value(name, labels) for name in facts["free"]]),
-        ("fixed", [f"{name} = {size}" for name, size in facts["pinned"].items()]),
+        ("fixed", [f"{name} = {size}" for name, size in facts["pinned"].items() if name in used]),
         ("by value", [_origin(name, origin, labels) for name, origin in facts["fresh"].items() if name in used]),
         ("where", [f"{name} = {expr}" for name, expr in aliases.items()]),
         ("inputs", [f"{name}: {_with_numbers(shape, labels)}" for name, shape in inputs]),
-        ("outputs", [several(_with_numbers(shape, labels) for shape in outputs)] if outputs else []),
+        ("outputs", [several(_with_numbers(shape, labels) for shape in facts["outputs"])] if facts["outputs"] else []),
     ]
     return [(title, words) for title, words in entries if words]
 

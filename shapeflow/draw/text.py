@@ -9,6 +9,7 @@ blocks.0.ffn  FeedForward  8,352 parameters
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -163,7 +164,8 @@ def _closing(graph: nx.MultiDiGraph) -> Iterator[list[Segment]]:
 
 
 def _conditions(title: str, conditions: tuple[Condition, ...]) -> Iterator[list[Segment]]:
-    """One line each, with who asked."""
-    for i, condition in enumerate(conditions):
+    """One line each, with who asked; what every block asks anew is one line that counts."""
+    for i, (condition, times) in enumerate(Counter(conditions).items()):
         asked = f"   {place(condition.location)}  {condition.location.code}" if condition.location else ""
-        yield [(f"  {title if i == 0 else '':<12}", "dim"), (str(condition), ""), (asked, "dim")]
+        often = f"  x{times}" if times > 1 else ""
+        yield [(f"  {title if i == 0 else '':<12}", "dim"), (str(condition), ""), (asked + often, "dim")]

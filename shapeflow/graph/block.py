@@ -80,6 +80,7 @@ def within(graph: nx.MultiDiGraph, path: str) -> nx.MultiDiGraph:
         [*sources, *inner, *ending],
         [*(edge for edge in crossing if edge.target in depths), *leaving],
         name=next(iter(calls)).kind,
+        outputs=tuple(edge.shape for edge in leaving),
         repeats=repeats,
         modules=_below(graph.graph["modules"], path),
         parameters=_below(graph.graph["parameters"], path),

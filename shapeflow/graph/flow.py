@@ -26,6 +26,7 @@ def build(trace: Trace) -> nx.MultiDiGraph:
     """The graph of a trace: plain data, nothing of torch in it."""
     graph = nx.MultiDiGraph(
         name=trace.name,
+        outputs=tuple(edge.shape for edge in trace.outputs),
         modules=trace.modules,
         parameters=trace.parameters,
         dims=trace.dims,

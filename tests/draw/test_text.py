@@ -26,7 +26,7 @@ def test_the_whole_page():
     model = toy(1)
     model.domain = "B >= 1, 1 <= T <= 512"
     model.conditions.append(Condition("T <= 512", Location("models/tiny.py", 12, "if t > 512:")))
-    model.assumptions.append(Condition("isfinite(x).all() is True", None))
+    model.assumptions += [Condition("all(...) is True", Location("models/tiny.py", 40, "if not x.all():"))] * 2
     expected = """\
         GPT
           free        B, T
@@ -61,7 +61,7 @@ def test_the_whole_page():
 
           for         B >= 1, 1 <= T <= 512
           as long as  T <= 512   models/tiny.py:12  if t > 512:
-          taking      isfinite(x).all() is True
+          taking      all(...) is True   models/tiny.py:40  if not x.all():  x2
           total       19,108 parameters, 17 operators"""
     assert render_text(build(model.trace())) == dedent(expected)
 
@@ -157,11 +157,31 @@ def test_a_folded_run_says_what_it_stands_for():
     assert text.endswith("total       157,796 parameters, 160 operators")
 
 
+def test_a_folded_page_still_tells_every_output():
+    model = Model("Caches")
+    x = model.input("x", "B T")
+    caches = []
+    for i in range(6):
+        with model.module(f"layers.{i}", "Layer"):
+            caches.append(model.op("linear", x, out="B 4 T"))
+            x = model.op("relu", x, out="B T")
+    model.output(x, *caches)
+    assert "  outputs     B T, 6 x (B 4 T)\n" in render_text(fold(build(model.trace())))
+
+
 def test_a_tied_parameter_keeps_its_full_name():
     model = Model("Tied", d_model=8)
     with model.module("head", "Linear"):
         model.op("linear", model.input("x", "B d_model"), out="B d_model", reads=("embed.weight", "head.bias"))
     assert body(build(model.trace()))[1].endswith("embed.weight, bias")
+
+
+def test_many_parameters_are_counted():
+    model = Model("Recurrent")
+    weights = [f"rnn.weight_{i}" for i in range(16)]
+    with model.module("rnn", "LSTM"):
+        model.op("lstm", model.input("x", "B T"), out="B T", reads=weights)
+    assert body(build(model.trace()))[1] == "  lstm  B T -> B T  weight_0, ..., weight_15 (16 in all)"
 
 
 def test_dtypes_are_told_where_they_are_not_the_common_one():
