@@ -25,9 +25,9 @@ from shapeflow.dims.signature import evaluated, signature_of, type_parameters
 from shapeflow.dims.spec import TensorSpec, parse_spec
 from shapeflow.errors import SpecError
 
-__all__ = ["Each", "Specs", "alternatives", "signature_of", "spec_of", "specs_in"]
+__all__ = ["Each", "Fields", "Specs", "alternatives", "signature_of", "spec_of", "specs_in"]
 
-Specs: TypeAlias = "TensorSpec | tuple[Specs | None, ...] | dict[str, Specs | None] | Each"
+Specs: TypeAlias = "TensorSpec | tuple[Specs | None, ...] | Fields | Each"
 
 _WRAPPERS = (typing.Annotated, typing.Required, typing.NotRequired, typing.Final, typing.ClassVar)
 _OURS_ALONE = {
@@ -43,6 +43,14 @@ class Each:
     """Any number of the same: `list[X]`, `tuple[X, ...]`, `dict[str, X]`."""
 
     item: Specs
+
+
+class Fields(dict[str, "Specs | None"]):
+    """The specs of a class with fields, by name. `kind` is that class: a dataclass, NamedTuple or TypedDict."""
+
+    def __init__(self, kind: type, specs: Mapping[str, Specs | None]) -> None:
+        super().__init__(specs)
+        self.kind = kind
 
 
 def spec_of(annotation: object) -> TensorSpec | None:
@@ -62,7 +70,7 @@ def alternatives(annotation: object) -> tuple[TensorSpec, ...]:
 def specs_in(annotation: object) -> Specs | None:
     """The specs inside an annotation, in its own structure; None when it holds no array type.
 
-    A tuple gives a tuple, a dataclass, NamedTuple or TypedDict a dict by field, both with None for what is no tensor.
+    A tuple gives a tuple, a dataclass, NamedTuple or TypedDict its `Fields`, both with None for what is no tensor.
     Of a union it is the first member that holds an array type.
     """
     return _specs(annotation, ())
@@ -104,7 +112,7 @@ def _structure(annotation: object, outer: tuple[object, ...]) -> Specs | None:
         return None
     if names := _field_names(kind):
         hints = _field_hints(kind, inner)
-        fields = {name: _specs(hints.get(name), outer) for name in names}
+        fields = Fields(kind, {name: _specs(hints.get(name), outer) for name in names})
         return fields if any(spec is not None for spec in fields.values()) else None
     if issubclass(kind, tuple) and inner[1:] != (...,):
         items = tuple(_specs(each, outer) for each in inner)

@@ -76,7 +76,7 @@ def type_parameters(owner: object) -> dict[str, object]:
 
 
 def evaluated(annotation: object, scope: dict[str, Any], local: dict[str, Any], what: str) -> object:
-    """The annotation as an object. Text that does not evaluate stays, or is an InputError if it looks like a tensor's."""
+    """The annotation as an object. Text that does not evaluate stays; if it looks like a tensor's, InputError."""
 
     def holder() -> None: ...
 

@@ -4,6 +4,7 @@
 import dataclasses
 import functools
 import re
+import typing
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import (
@@ -260,6 +261,11 @@ def test_every_alternative_of_a_union():
 )
 def test_structures(annotation, specs):
     assert specs_in(annotation) == specs
+
+
+@pytest.mark.parametrize("kind", [Batch, Step, Pair, Inputs, Box[Ids]])
+def test_fields_know_what_to_build_from_them(kind):
+    assert specs_in(kind | None).kind is (typing.get_origin(kind) or kind)
 
 
 @pytest.mark.parametrize(
