@@ -154,7 +154,8 @@ def _name_first(rest: str) -> str:
 def _empty_range(word: Word, name: str, low: int | None, offset: int) -> SpecError:
     if low is None:
         reason = f"no size fits: without a lower bound `{name}` is at least 1"
-        return word.error(reason, at=offset + len(name), instead=f"{name}>=0{word.text[offset + len(name) :]}")
+        end = offset + len(name)
+        return word.error(reason, at=end, instead=f"{word.text[:end]}>=0{word.text[end:]}")
     return word.error(f"no size of `{name}` fits both bounds", at=offset + len(name))
 
 

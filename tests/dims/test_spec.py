@@ -199,6 +199,7 @@ FAULTS = [
     ("T>=5<=3", ">=5<=3", "no size of `T` fits both bounds", ""),
     ("T>3<4", ">3<4", "no size of `T` fits both bounds", ""),
     ("T<=0", "<=0", "no size fits: without a lower bound `T` is at least 1", "T>=0<=0"),
+    ("#T<=0", "<=0", "no size fits", "#T>=0<=0"),
     ("T<1", "<1", "no size fits", "T>=0<1"),
     ("T<=5<=3", "<=3", "`T` has two upper bounds", ""),
     ("T>5>=3", ">=3", "`T` has two lower bounds", ""),
