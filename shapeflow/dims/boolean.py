@@ -65,19 +65,26 @@ class BoolNode(SymNodeBase):
 
     def guard_bool(self, file: str, line: int) -> bool:
         """The answer that this run goes on with; recorded where nothing decides it."""
+        return self._ask(demanded=False)
+
+    # torch's softer questions ("may I assume ...?"): every size here has a hint, so all are answered alike.
+    guard_size_oblivious = guard_or_false = guard_or_true = guard_bool
+
+    def expect_true(self, file: str, line: int) -> bool:
+        """The same, from `torch._check`: an error follows if it does not hold."""
+        return self._ask(demanded=True)
+
+    def _ask(self, *, demanded: bool) -> bool:
         if self.relation is not None:
-            return self.env.ask(self.relation)
+            return self.env.ask(self.relation, demanded=demanded)
         known = self.maybe_as_bool()
         if known is not None:
             return known
         left, right = self._sides()
-        first = left.guard_bool(file, line)
+        first = left._ask(demanded=demanded and self.join == "and")
         if self.join == "and":
-            return first and right.guard_bool(file, line)
-        return first or right.guard_bool(file, line)
-
-    # torch's softer questions ("may I assume ...?"): every size here has a hint, so all are answered alike.
-    expect_true = guard_size_oblivious = guard_or_false = guard_or_true = guard_bool
+            return first and right._ask(demanded=demanded)
+        return first or right._ask(demanded=demanded)
 
     def statically_known_true(self, file: str, line: int) -> bool:
         return self.maybe_as_bool() is True

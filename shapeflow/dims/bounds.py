@@ -9,7 +9,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from shapeflow.dims import interval
@@ -35,14 +36,19 @@ _ROUNDS = 3  # how many of `//`, `%`, `max` and `min` are opened one after the o
 _MOST_DEGREE = 6  # of a product that is multiplied out: each factor doubles its terms
 
 
-def bounds(expr: Expr, of: Callable[[Symbol], Interval]) -> Interval:
-    """`(low, high)`, None where unbounded; `of` gives each free symbol's own."""
+def bounds(
+    expr: Expr, of: Callable[[Symbol], Interval], limits: Mapping[Atom, Interval] = MappingProxyType({})
+) -> Interval:
+    """`(low, high)`, None where unbounded; `of` gives each free symbol's own, `limits` what else is known of atoms."""
     known: dict[Atom, Interval] = {}
 
     def ranges(atom: Atom) -> Interval:
         found = known.get(atom)
         if found is None:
-            found = known[atom] = _atom_range(atom, of, lambda part: _bounds(part.coefficients, ranges))
+            found = _atom_range(atom, of, lambda part: _bounds(part.coefficients, ranges))
+            if atom in limits:
+                found = interval.intersection(found, limits[atom])
+            known[atom] = found
         return found
 
     return _bounds(expr.coefficients, ranges)

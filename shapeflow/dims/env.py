@@ -38,6 +38,7 @@ class Guard:
 
     relation: Relation
     where: object = None
+    demanded: bool = False
 
     def __str__(self) -> str:
         return str(self.relation)
@@ -65,6 +66,7 @@ class DimEnv:
     quiet: bool = False
     _named: dict[Expr, Expr] = field(default_factory=dict)
     _decided: dict[Relation, bool | None] = field(default_factory=dict)
+    _generic: set[Expr] = field(default_factory=set)
     _integers: dict[int, IntNode] = field(default_factory=dict)
     _truths: dict[bool, BoolNode] = field(default_factory=dict)
 
@@ -98,7 +100,7 @@ class DimEnv:
             stem = min((symbol.name for symbol in expr.symbols), key=len)
             taken = {symbol.name for symbol in self.hints}
             name = next(f"{stem}_{n}" for n in range(1, len(taken) + 2) if f"{stem}_{n}" not in taken)
-            low, high = bounds(expr, self.range)
+            low, high = self.bounds(expr)
             named = self.symbol(name, hint=self.hint(expr), low=low if low is not None else -(2**62), high=high)
             (symbol,) = named.symbols
             self.definitions[symbol] = expr
@@ -111,6 +113,19 @@ class DimEnv:
             return symbol.value, symbol.value
         low, high = self.ranges.get(symbol, (1, None))
         return self.facts.narrow(symbol, low, high)
+
+    def bounds(self, expr: Expr) -> tuple[int | None, int | None]:
+        """What the expression can be, by what is known of its symbols and of the divisions in it."""
+        return bounds(expr, self.range, self.facts.limits)
+
+    def generic(self, size: Expr) -> None:
+        """An axis of this size came up. The generic run takes it as at least 2, unless it is not so here."""
+        size = size.unpinned
+        if size.constant is None and size not in self._generic:
+            self._generic.add(size)
+            if self.hint(size) >= self.lowest and (self.bounds(size)[0] or 0) < self.lowest:
+                self.facts.suppose(size, self.lowest)
+                self._decided.clear()
 
     def decide(self, relation: Relation) -> bool | None:
         """What values, bounds and facts tell of `relation`; None when they leave it open."""
@@ -127,12 +142,15 @@ class DimEnv:
         simple = self.facts.simplify(relation)
         if simple.constant is not None:
             return simple.constant
-        if (known := simple.within(*bounds(simple.difference, self.range))) is not None:
+        if (known := simple.within(*self.bounds(simple.difference))) is not None:
             return known
-        return self.facts.decide_by_difference(simple, lambda expr: bounds(expr, self.range))
+        return self.facts.decide_by_difference(simple, self.bounds)
 
-    def ask(self, relation: Relation) -> bool:
-        """Whether `relation` holds in this run. What nothing else decides is answered by the hints and recorded."""
+    def ask(self, relation: Relation, *, demanded: bool = False) -> bool:
+        """Whether `relation` holds in this run. What nothing else decides is answered by the hints and recorded.
+
+        `demanded`: whoever asks raises if it does not hold.
+        """
         known = self.decide(relation)
         if known is not None:
             return known
@@ -142,13 +160,13 @@ class DimEnv:
             return answer
         if relation.operator == "==" and not answer or relation.operator == "!=" and answer:
             self.unequal.append(relation.difference)
-        self.assume(relation if answer else relation.negated)
+        self.assume(relation if answer else relation.negated, demanded=demanded)
         return answer
 
-    def assume(self, relation: Relation) -> None:
+    def assume(self, relation: Relation, *, demanded: bool = False) -> None:
         """Record that `relation` holds: a guard of this run and a fact for the rest of it."""
         if relation not in self.guards and not self.quiet:
-            self.guards[relation] = Guard(relation, self.where())
+            self.guards[relation] = Guard(relation, self.where(), demanded)
             self.facts.learn(relation)
             self._decided.clear()
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from shapeflow.dims.atoms import FloorDiv, Mod, Symbol, children
+from shapeflow.dims.atoms import Atom, FloorDiv, Mod, Symbol, children
 from shapeflow.dims.expr import Expr
 from shapeflow.dims.relation import Relation
 
@@ -29,7 +29,7 @@ class Facts:
     nonnegative: list[Expr] = field(default_factory=list)
     values: dict[Symbol, Expr] = field(default_factory=dict)
     divisible: set[tuple[Expr, Expr]] = field(default_factory=set)
-    limits: dict[Symbol, Bounds] = field(default_factory=dict)
+    limits: dict[Atom, Bounds] = field(default_factory=dict)
 
     def learn(self, relation: Relation) -> None:
         """Add a relation that holds."""
@@ -57,21 +57,23 @@ class Facts:
                     return
 
     def _learn_limit(self, difference: Expr) -> None:
-        """`c*s + r >= 0` bounds the symbol `s`."""
+        """`c*x + r >= 0` bounds the atom `x`."""
         linear = [(m, c) for m, c in difference.terms if m]
         if len(linear) != 1 or len(linear[0][0]) != 1 or linear[0][0][0][1] != 1:
             return
-        (((symbol, _),), coefficient) = linear[0]
-        if not isinstance(symbol, Symbol):
-            return
+        (((atom, _),), coefficient) = linear[0]
         rest = sum(c for m, c in difference.terms if not m)
-        low, high = self.limits.get(symbol, (None, None))
+        low, high = self.limits.get(atom, (None, None))
         if coefficient > 0:
             bound = -(rest // coefficient)
-            self.limits[symbol] = (bound if low is None else max(low, bound), high)
+            self.limits[atom] = (bound if low is None else max(low, bound), high)
         else:
             bound = rest // -coefficient
-            self.limits[symbol] = (low, bound if high is None else min(high, bound))
+            self.limits[atom] = (low, bound if high is None else min(high, bound))
+
+    def suppose(self, size: Expr, least: int) -> None:
+        """Take a size as at least `least`, as the generic run does with every axis."""
+        self._learn_limit(size - least)
 
     def narrow(self, symbol: Symbol, low: int, high: int | None) -> tuple[int, int | None]:
         """The bounds `low`, `high` made tighter by what is known of `symbol`."""

@@ -6,11 +6,15 @@
 
 from __future__ import annotations
 
-from shapeflow.dims.atoms import Symbol
+from shapeflow.dims.atoms import FloorDiv, Max, Min, Symbol
 from shapeflow.dims.env import DimEnv, Guard
 from shapeflow.dims.expr import Expr
 from shapeflow.trace.result import Condition, Domain
 from shapeflow.trace.source import location
+
+RESHAPING = frozenset("view reshape contiguous transpose permute flatten unflatten clone to type_as".split())
+"""Operators that ask about strides to tell whether a copy is needed."""
+FARTHEST = 2**20
 
 
 def conditions(env: DimEnv) -> tuple[Condition, ...]:
@@ -24,29 +28,79 @@ def conditions(env: DimEnv) -> tuple[Condition, ...]:
 
 
 def _tells(guard: Guard) -> bool:
-    """Not torch's own "are these different?", asked inside an operator to pick a layout or a kernel."""
+    """Whether the model's code asked, or raises otherwise; torch asks inside its operators for its own sake too."""
     _, operator = guard.where  # type: ignore[misc]
-    return not (operator and guard.relation.operator == "!=")
+    relation = guard.relation
+    if not operator or (guard.demanded and relation.operator != "!="):
+        return not _is_generic(guard) or not operator
+    return relation.operator != "!=" and not _is_generic(guard) and not (relation.operator == ">=" and operator in RESHAPING)
+
+
+def _is_generic(guard: Guard) -> bool:
+    """`size >= 2`, `size >= 1`: the generic run takes every size as at least 2 anyway."""
+    difference = guard.relation.difference
+    constant = sum(c for monomial, c in difference.terms if not monomial)
+    return guard.relation.operator == ">=" and -2 <= constant <= 0 and all(c > 0 for m, c in difference.terms if m)
 
 
 def domain(env: DimEnv) -> Domain:
     """Bounds of the free names, and the conditions that are no bounds of one."""
     free = [symbol for symbol in env.hints if symbol not in env.definitions and symbol not in env.fresh]
-    bounds = []
-    for symbol in free:
-        value = env.facts.values.get(symbol)
-        low, high = env.range(symbol)
-        if value is not None and value.constant is not None:
-            low = high = value.constant
-        bounds.append((symbol.name, low, high))
-    relations = [str(guard) for guard in env.guards.values() if _tells(guard) and not _is_bound(guard)]
-    return Domain(tuple(bounds), tuple(relations))
+    telling = [guard for guard in env.guards.values() if _tells(guard)]
+    least = {symbol: env.range(symbol) for symbol in free}
+    relations = []
+    for guard in telling:
+        symbol = _sole_rising(guard)
+        if symbol in least:
+            low, high = least[symbol]
+            least[symbol] = max(low, _least(guard.relation.difference, symbol)), high
+        elif not _is_limit(guard):
+            relations.append(str(guard))
+    bounds = [(symbol.name, *_fixed(env, symbol, *least[symbol])) for symbol in free]
+    return Domain(tuple(bounds), tuple(dict.fromkeys(relations)))
 
 
-def _is_bound(guard: Guard) -> bool:
-    """Whether the guard says no more than the bounds of one name do."""
+def _fixed(env: DimEnv, symbol: Symbol, low: int, high: int | None) -> tuple[int, int | None]:
+    value = env.facts.values.get(symbol)
+    return (low, high) if value is None or value.constant is None else (value.constant, value.constant)
+
+
+def _is_limit(guard: Guard) -> bool:
+    """Whether the guard says no more than the bounds of one name do: `T <= 64`, `T == 8`."""
     linear = [monomial for monomial, _ in guard.relation.difference.terms if monomial]
     if guard.relation.operator == "!=" or len(linear) != 1 or len(linear[0]) != 1:
         return False
     atom, power = linear[0][0]
-    return isinstance(atom, Symbol) and power == 1 and Expr.from_atom(atom) is not None
+    return isinstance(atom, Symbol) and power == 1
+
+
+def _sole_rising(guard: Guard) -> Symbol | None:
+    """The one name of a `>=` whose left side only grows with it, such as `(H - 1)//32 + 1 >= 4`."""
+    difference = guard.relation.difference
+    symbols = difference.symbols
+    if guard.relation.operator != ">=" or len(symbols) != 1 or not _rises(difference):
+        return None
+    return next(iter(symbols))
+
+
+def _rises(expr: Expr) -> bool:
+    return all(c > 0 for m, c in expr.terms if m) and all(_atom_rises(a) for m, _ in expr.terms for a, _ in m)
+
+
+def _atom_rises(atom: object) -> bool:
+    if isinstance(atom, FloorDiv):
+        return _rises(atom.numerator) and (atom.denominator.constant or 0) > 0
+    if isinstance(atom, Max | Min):
+        return all(_rises(arg) for arg in atom.args)
+    return isinstance(atom, Symbol)
+
+
+def _least(difference: Expr, symbol: Symbol) -> int:
+    """The least size from which on the difference is not negative."""
+    low, high = 0, 1
+    while difference.evaluate({symbol: high}) < 0 and high < FARTHEST:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if difference.evaluate({symbol: middle}) < 0 else (low, middle)
+    return high

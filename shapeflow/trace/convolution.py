@@ -44,7 +44,7 @@ def convolution(
         padded = [size + 2 * p for size, p in zip(x.shape[2:], padding, strict=True)]
         _check_kernel(padded, reach)
         sizes = [(size - r - 1) // s + 1 for size, s, r in zip(padded, stride, reach, strict=True)]
-    return _like(x, weight, (x.shape[0], features, *sizes))
+    return _like(x, (x.shape[0], features, *sizes))
 
 
 def _each(values: Sequence[Any], count: int) -> Sequence[Any]:
@@ -68,15 +68,21 @@ def _check_channels(x: torch.Tensor, weight: torch.Tensor, transposed: bool, gro
 
 
 def _check_kernel(padded: list[Any], reach: list[Any]) -> None:
-    if any(size < r + 1 for size, r in zip(padded, reach, strict=True)):
-        raise RuntimeError(
-            f"Calculated padded input size per channel: ({' x '.join(map(str, padded))}). Kernel size: "
-            f"({' x '.join(str(r + 1) for r in reach)}). Kernel size can't be greater than actual input size"
+    for size, r in zip(padded, reach, strict=True):
+        torch._check(
+            size >= r + 1,
+            lambda: (
+                f"Calculated padded input size per channel: ({' x '.join(map(str, padded))}). Kernel size: "
+                f"({' x '.join(str(r + 1) for r in reach)}). Kernel size can't be greater than actual input size"
+            ),
         )
 
 
-def _like(x: torch.Tensor, weight: torch.Tensor, shape: tuple[Any, ...]) -> torch.Tensor:
-    """Channels-last where the input or the weight is, as torch's kernels do."""
+def _like(x: torch.Tensor, shape: tuple[Any, ...]) -> torch.Tensor:
+    """Channels-last where the input is, as torch's kernels do."""
+    for size in shape:
+        if isinstance(size, torch.SymInt):
+            size.node.env.generic(size.node.size)
     output = x.new_empty(shape)
     for memory_format, rank in ((torch.channels_last, 4), (torch.channels_last_3d, 5)):
         if len(shape) == rank and not x.is_contiguous() and x.is_contiguous(memory_format=memory_format):

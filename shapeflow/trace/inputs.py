@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from shapeflow.dims.annotation import Each, Specs, signature_of, specs_in
+from shapeflow.dims.annotation import Each, Fields, Specs, signature_of, specs_in
 from shapeflow.dims.spec import TensorSpec, parse_spec
 from shapeflow.errors import InputError
 
@@ -108,10 +108,10 @@ def _example(specs: Specs) -> Any:
     """A structure of specs as an input: one item where there may be any number."""
     if isinstance(specs, Each):
         return [_example(specs.item)]
-    if isinstance(specs, dict):
-        return {key: _example(inner) for key, inner in specs.items() if inner is not None}
+    if isinstance(specs, Fields):
+        return specs.kind(**{key: _example(inner) for key, inner in specs.items() if inner is not None})
     if isinstance(specs, tuple):
-        return tuple(_example(inner) for inner in specs if inner is not None)
+        return tuple(None if inner is None else _example(inner) for inner in specs)
     return specs
 
 

@@ -22,6 +22,7 @@ from shapeflow.torch_private import FakeTensor, ShapeMode, fake_like, rename_axe
 from shapeflow.trace import rnn
 from shapeflow.trace.memo import Entry, Memo, alias_of, make
 from shapeflow.trace.modules import ModuleStack
+from shapeflow.trace.scalars import scalar_value
 from shapeflow.trace.source import Place, place
 from shapeflow.trace.traced import Record, Signature, Signatures, Traced, size_key, traced
 from shapeflow.trace.values import ValueReader
@@ -31,7 +32,7 @@ TENSOR_PROPERTIES = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
 QUESTIONS = frozenset(
     """size dim stride numel nelement ndimension storage_offset is_floating_point is_complex is_contiguous is_signed
     is_conj is_neg is_inference element_size get_device has_names is_same_size is_set_to untyped_storage storage
-    data_ptr __repr__ __format__ __hash__ __dir__ __deepcopy__ __reduce_ex__ __set__ requires_grad_ register_hook
+    data_ptr __repr__ __hash__ __dir__ __deepcopy__ __reduce_ex__ __set__ requires_grad_ register_hook
     retain_grad is_shared is_pinned dim_order result_type can_cast is_storage promote_types broadcast_shapes
     is_grad_enabled get_default_dtype _is_view is_nonzero_dim typename is_tensor dtype type""".split()
 )
@@ -132,7 +133,7 @@ class Recorder(TorchFunctionMode):
             return self._record(func, args, kwargs, result, found)
         node = self.writer.call(func, args, kwargs)
         record = self._note(func, args, kwargs, found, node)
-        known.signature, known.rows, known.real = self.signatures.of(target), None, None
+        known.signature, known.rows, known.real, known.value = self.signatures.of(target), None, None, None
         record.outputs = [known.signature]
         known.root.writer = record
         node.meta["val"] = target
@@ -162,10 +163,17 @@ class Recorder(TorchFunctionMode):
         if self.operator in WRITTEN_SIZES and type(result) is FakeTensor:
             self._keep_written_sizes(result, args[1:])
         memo.keep(key, tensors, result)
+        self._suppose_generic(result)
         entry = memo.entries.get(key)
         if entry is None:
             return self._record(func, args, kwargs, result, found)
         return self._remembered(func, args, kwargs, entry, tensors, found)
+
+    def _suppose_generic(self, result: Any) -> None:
+        for _, tensor in _tensors_in(result):
+            for size in self.signatures.of(tensor).sizes:
+                if type(size) is not int:
+                    self.env.generic(size)
 
     def _keep_written_sizes(self, result: torch.Tensor, written: Any) -> None:
         """`view(b, t, self.n_heads, self.d_head)`: the axes are called what the code calls them, not `d_model//4`."""
@@ -195,6 +203,8 @@ class Recorder(TorchFunctionMode):
             record.outputs.append(template.signature)
             outputs.append(output)
         if single:
+            if not entry.templates[0].signature.sizes:
+                known.value = scalar_value(record.operator, args, kwargs)
             node.meta["val"] = outputs[0]
             return outputs[0]
         node.meta["val"] = result = _rebuild(entry.container, outputs)
@@ -226,6 +236,8 @@ class Recorder(TorchFunctionMode):
             alias = alias_of(output, read)
             if alias is not None and (origin := traced(read[alias])) is not None:
                 known.root = origin.root
+            if not signature.sizes:
+                known.value = scalar_value(record.operator, args, kwargs)
             output.__dict__["_traced"] = known
             record.outputs.append(signature)
         self._find_sources(outputs, node)

@@ -79,3 +79,11 @@ def raised_by_user(trace: TracebackType | None) -> bool:
     while trace is not None:
         last, trace = trace, trace.tb_next
     return last is not None and not is_tool(last.tb_frame.f_code, last.tb_frame.f_globals.get("__name__", ""))
+
+
+def raised_by_us(error: BaseException) -> bool:
+    """Whether the error is a bug of the tracer: it arose in our code, and is not what a shape rule of ours says."""
+    trace, module = error.__traceback__, ""
+    while trace is not None:
+        module, trace = trace.tb_frame.f_globals.get("__name__", ""), trace.tb_next
+    return module.startswith("shapeflow.") and not isinstance(error, RuntimeError)

@@ -20,7 +20,7 @@ from shapeflow.trace.hints import RUNGS, Hints
 from shapeflow.trace.inputs import Bound, bind
 from shapeflow.trace.lazy import materialised
 from shapeflow.trace.result import Trace
-from shapeflow.trace.source import Place, raised_by_user
+from shapeflow.trace.source import Place, raised_by_us, raised_by_user
 
 MOST_FLIPS = 24
 MOST_REPAIRS = 6
@@ -44,6 +44,8 @@ def trace(
     subject = materialised(subject, bound, Hints(0, frozenset(), given=hints or {}))
     attempt = Search(subject, bound, hints or {}, progress).run()
     if attempt.error is not None:
+        if raised_by_us(attempt.error):
+            raise attempt.error
         raise failure(attempt) from attempt.error
     result = Trace(attempt)
     if not result.outputs:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from shapeflow.trace.recorder import Recorder
 
 aten = torch.ops.aten
-FRESH_HINTS = (3, 5, 7, 2, 11)
+FRESH_HINTS = (2, 3, 5, 7)
 """Small, so that a loop over a fresh dim is short; different, so that two fresh dims rarely pass for one."""
 
 MOST_VISITS = 2000
@@ -57,7 +57,8 @@ class ValueReader:
             "__bool__": self._bool,
             "is_nonzero": self._bool,
             "__int__": self._int,
-            "__index__": self._int,
+            "__index__": self._index,
+            "__format__": self._format,
             "__float__": self._float,
             "tolist": self._tolist,
             "equal": self._comparison,
@@ -79,6 +80,7 @@ class ValueReader:
             aten.equal.default: lambda mode, *_: True,
             aten._pack_padded_sequence.default: self._pack,
             aten.convolution.default: convolution,
+            aten._grouped_mm.default: grouped_mm,
         }
         torchvision = getattr(torch.ops, "torchvision", None)
         if torchvision is not None and hasattr(torchvision, "nms"):
@@ -144,6 +146,9 @@ class ValueReader:
         """The number in a tensor: a fresh dim for integers, an unknown float otherwise."""
         recorder = self.recorder
         (tensor,) = recorder.admit((tensor,))
+        note = traced(tensor)
+        if note is not None and note.value is not None:
+            return note.value
         if tensor.dtype is torch.bool:
             return self._branch(torch.Tensor.__bool__, (tensor,), {})
         node = recorder.writer.graph.call_method("item", (recorder.writer.tensor(tensor),))
@@ -152,11 +157,28 @@ class ValueReader:
         return torch.SymInt(self.env.node(self._fresh("item", reader=lambda: node, low=-(2**62))))
 
     def _int(self, func: Any, args: Any, kwargs: Any) -> int:
-        def answer() -> int:
-            number = self._fresh_number(args[0], place(5))
-            return int(number)
+        return self._real(func, args, kwargs, lambda: int(self._fresh_number(args[0], place(5))))
 
-        return self._real(func, args, kwargs, answer)
+    def _index(self, func: Any, args: Any, kwargs: Any) -> int:
+        """`layers[i]` with an unknown i: a low one, which most sequences have."""
+        return self._real(func, args, kwargs, lambda: self._certain(args[0], 1))
+
+    def _format(self, func: Any, args: Any, kwargs: Any) -> str:
+        """`f"expert_{i}"` with an unknown i: the first."""
+        tensor = args[0]
+        if tensor.dim() or tensor.dtype.is_floating_point:
+            return func(*args, **kwargs)
+        return self._real(func, args, kwargs, lambda: format(self._certain(tensor, 0), *args[1:]))
+
+    def _certain(self, tensor: torch.Tensor, number: int) -> int:
+        """The number in a tensor, taken as `number` where it is not made of sizes: Python wants it here and now."""
+        (tensor,) = self.recorder.admit((tensor,))
+        note = traced(tensor)
+        if note is not None and note.value is not None:
+            return int(note.value)
+        where = place(6)
+        self._assume(torch.Tensor.item, (tensor,), {}, number, where)
+        return number
 
     def _float(self, func: Any, args: Any, kwargs: Any) -> float:
         return self._real(func, args, kwargs, lambda: float(_hint(self._fresh_number(args[0], place(5)))))
@@ -267,12 +289,25 @@ class ValueReader:
         return padded.new_empty((total, *padded.shape[2:])), lengths.new_empty((steps,), dtype=torch.int64, device="cpu")
 
     def _scalar(self, mode: Any, tensor: torch.Tensor) -> Any:
-        """A number that torch itself reads inside an operator: `one_hot` without a class count, `split` by a tensor."""
+        """A number that torch itself reads inside an operator: `one_hot` without a class count, a size in a tensor."""
+        note = traced(tensor)
+        if note is not None and note.value is not None:
+            return note.value
         if tensor.dtype.is_floating_point:
             return 1.0
         if tensor.dtype is torch.bool:
             return True
         return torch.SymInt(self.env.node(self._fresh("item")))
+
+
+def grouped_mm(
+    mode: Any, a: torch.Tensor, b: torch.Tensor, offs: Any = None, bias: Any = None, out_dtype: Any = None
+) -> torch.Tensor:
+    """Matrix products of groups of rows (or columns), as in a mixture of experts: torch's meta rule asks for bfloat16."""
+    if a.shape[-1] != b.shape[-2]:
+        raise RuntimeError(f"contraction dimension of mat_a and mat_b must match, got {list(a.shape)} and {list(b.shape)}")
+    groups = [offs.shape[0]] if a.dim() == b.dim() == 2 and offs is not None else [a.shape[0]] if a.dim() == b.dim() == 3 else []
+    return a.new_empty((*groups, a.shape[-2], b.shape[-1]), dtype=out_dtype)
 
 
 def _hint(number: Any) -> Any:
