@@ -178,7 +178,7 @@ class Recorder(TorchFunctionMode):
     def _keep_written_sizes(self, result: torch.Tensor, written: Any) -> None:
         """`view(b, t, self.n_heads, self.d_head)`: the axes are called what the code calls them, not `d_model//4`."""
         sizes = list(written[0]) if len(written) == 1 and isinstance(written[0], tuple | list) else list(written)
-        if len(sizes) == result.dim():
+        if len(sizes) == result.dim() and all(type(size) in (int, torch.SymInt) for size in sizes):
             given = [now if type(size) is int and size < 0 else size for size, now in zip(sizes, result.shape, strict=True)]
             if any(size_key(a) is not size_key(b) for a, b in zip(given, result.shape, strict=True)):
                 self.env.quietly(rename_axes, self.mode, result, given)
