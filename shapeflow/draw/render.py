@@ -95,7 +95,9 @@ def _system(source: str, picture: str) -> bytes:
     try:
         return graphviz.pipe("dot", picture, source.encode(), quiet=True)
     except graphviz.CalledProcessError as error:
-        raise DrawError(f"Graphviz's dot could not lay out the drawing: {_last(error.stderr)}") from error
+        if error.returncode < 0:  # killed by a signal: versions up to 2.43 crash on some large graphs
+            return _bundled(source, picture)
+        raise DrawError(f"Graphviz could not lay out the drawing: {_last(error.stderr)}") from error
 
 
 def _bundled(source: str, picture: str) -> bytes:
@@ -103,7 +105,7 @@ def _bundled(source: str, picture: str) -> bytes:
     done = subprocess.run(command, input=source.encode(), capture_output=True, check=False)
     if done.returncode or not done.stdout:
         reason = _last(done.stderr) or f"it stopped with status {done.returncode}"
-        raise DrawError(f"no `dot` is installed, and pygraphviz's Graphviz could not lay out the drawing: {reason}")
+        raise DrawError(f"pygraphviz's Graphviz could not lay out the drawing: {reason}")
     return done.stdout
 
 

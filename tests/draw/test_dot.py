@@ -112,6 +112,25 @@ def test_a_tensor_that_few_read_is_drawn_as_lines():
     assert "tril.0 for" not in to_dot(build(toy(8).trace()))
 
 
+def test_of_many_outputs_all_but_the_first_are_named_where_they_are_made():
+    def drawn(outputs):
+        model = Model("Caches")
+        x = model.input("x", "B T")
+        caches = []
+        for i in range(outputs - 1):
+            with model.module(f"layers.{i}", "Layer"):
+                caches.append(model.op("linear", x, out="B 4 T"))
+                x = model.op("relu", x, out="B T")
+        model.output(x, *caches)
+        return parsed(to_dot(build(model.trace())))
+
+    assert len(drawn(8).in_edges("output")) == 8
+    many = drawn(9)
+    assert many.in_edges("output") == [("relu_7", "output")]
+    assert many.in_edges("output 4") == [("linear_2", "output 4")]
+    assert "output 4" in many.get_subgraph("cluster_layers.2#1")
+
+
 NASTY = [
     'say "hi"',
     "back\\slash",

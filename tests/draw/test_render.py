@@ -124,6 +124,15 @@ def test_a_drawing_that_fails_leaves_no_file(engine, graph, tmp_path, monkeypatc
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_dot_that_crashes_is_replaced_by_the_bundled_one(graph, tmp_path, monkeypatch):
+    """Debian's 2.43 died of a segmentation fault on a GPT-2 with every operator drawn."""
+    crashing = tmp_path / "dot"
+    crashing.write_text("#!/bin/sh\nkill -SEGV $$\n")
+    crashing.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert save(graph, tmp_path / "gpt.png").read_bytes().startswith(BEGINS["png"])
+
+
 def test_an_unknown_picture():
     with pytest.raises(DrawError, match="cannot draw 'gif': known are svg, png, pdf"):
         render("digraph {}", "gif")
