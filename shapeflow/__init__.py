@@ -1,10 +1,10 @@
 """Shapes of PyTorch models: traced with names, drawn, checked for all sizes, counted as formulas.
 
-    import shapeflow as sf
+import shapeflow as sf
 
-    trace = sf.trace(model, "B T:int64")
-    print(trace)
-    trace.save("model.svg")
+trace = sf.trace(model, "B T:int64")
+print(trace)
+trace.save("model.svg")
 """
 
 from __future__ import annotations

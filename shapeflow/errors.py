@@ -1,11 +1,11 @@
 """Everything that shapeflow raises for a user's mistake.
 
-    ShapeflowError
-    ├── SpecError      a shape spec or an annotation that does not parse
-    ├── InputError     inputs that are missing, too many, misnamed, or of an unknown kind
-    ├── TargetError    a target that does not import, does not exist or cannot be built
-    ├── TraceError     the model's own code raised while it ran on fake tensors
-    └── DrawError      a drawing that cannot be written
+ShapeflowError
+├── SpecError      a shape spec or an annotation that does not parse
+├── InputError     inputs that are missing, too many, misnamed, or of an unknown kind
+├── TargetError    a target that does not import, does not exist or cannot be built
+├── TraceError     the model's own code raised while it ran on fake tensors
+└── DrawError      a drawing that cannot be written
 """
 
 from __future__ import annotations

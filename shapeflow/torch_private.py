@@ -145,7 +145,7 @@ def copy_fake(meta: torch.Tensor, attributes: dict[str, Any], *, requires_grad: 
     fake = torch.Tensor._make_subclass(  # type: ignore[attr-defined]
         FakeTensor, meta, requires_grad, dispatch_device=True, device_for_backend_keys=attributes["_fake_device"]
     )
-    fake.__dict__.update(attributes)
+    vars(fake).update(attributes)
     return fake
 
 

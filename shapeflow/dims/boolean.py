@@ -1,7 +1,7 @@
 """A comparison of sizes as torch sees it: the node behind a `SymBool`.
 
-    >>> bool(torch.SymInt(IntNode(env, T)) <= 512)      # answered by bounds, facts or the hint; recorded once
-    True
+>>> bool(torch.SymInt(IntNode(env, T)) <= 512)      # answered by bounds, facts or the hint; recorded once
+True
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """The sizes of one run: what each symbol is taken to be, what is known of it, what was asked of it.
 
-    >>> env = DimEnv()
-    >>> T = env.symbol("T", hint=7)
-    >>> env.decide(Relation("<=", T - 512))       # None: bounds and facts do not tell
-    >>> env.ask(Relation("<=", T - 512))          # so the hint answers, and a guard is recorded
-    True
-    >>> [str(guard) for guard in env.guards]
-    ['T <= 512']
+>>> env = DimEnv()
+>>> T = env.symbol("T", hint=7)
+>>> env.decide(Relation("<=", T - 512))       # None: bounds and facts do not tell
+>>> env.ask(Relation("<=", T - 512))          # so the hint answers, and a guard is recorded
+True
+>>> [str(guard) for guard in env.guards]
+['T <= 512']
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class DimEnv:
         if expr not in self._named:
             stem = min((symbol.name for symbol in expr.symbols), key=len)
             taken = {symbol.name for symbol in self.hints}
-            name = next(f"{stem}_{n}" for n in range(1, len(taken) + 2) if f"{stem}_{n}" not in taken)
+            name = next(f"{stem}{n}" for n in range(1, len(taken) + 2) if f"{stem}{n}" not in taken)
             low, high = self.bounds(expr)
             named = self.symbol(name, hint=self.hint(expr), low=low if low is not None else -(2**62), high=high)
             (symbol,) = named.symbols
@@ -158,7 +158,7 @@ class DimEnv:
         answer = relation.holds(self.hint(relation.difference))
         if self.quiet:
             return answer
-        if relation.operator == "==" and not answer or relation.operator == "!=" and answer:
+        if (relation.operator == "==" and not answer) or (relation.operator == "!=" and answer):
             self.unequal.append(relation.difference)
         self.assume(relation if answer else relation.negated, demanded=demanded)
         return answer
@@ -227,6 +227,11 @@ class DimEnv:
         """A float left the symbolic world as a plain number: remembered, for the replay to check."""
         self.lost.setdefault(str(real.formula), self.where())
 
-    def number(self, expr: Expr) -> Any:
+    def symint(self, expr: Expr) -> torch.SymInt:
+        """The expression as torch carries it."""
+        node: Any = self.node(expr)  # torch's stubs know its own node classes only
+        return torch.SymInt(node)
+
+    def number(self, expr: Expr) -> int | torch.SymInt:
         """The expression as torch takes a size: a plain integer where it is constant, else a `SymInt`."""
-        return expr.constant if expr.constant is not None else torch.SymInt(self.node(expr))
+        return expr.constant if expr.constant is not None else self.symint(expr)

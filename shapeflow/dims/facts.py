@@ -1,9 +1,9 @@
 """What a run has learnt of its sizes: the guards, in a form that decides later questions.
 
-    >>> facts = Facts()
-    >>> facts.learn(Relation("==", H % 32))
-    >>> facts.simplify(Relation("==", 32 * (H // 32) - H))
-    0 == 0
+>>> facts = Facts()
+>>> facts.learn(Relation("==", H % 32))
+>>> facts.simplify(Relation("==", 32 * (H // 32) - H))
+0 == 0
 """
 
 from __future__ import annotations

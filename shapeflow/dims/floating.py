@@ -70,7 +70,7 @@ class Call:
 Formula = Ratio | Call
 ONE = Expr.const(1)
 
-FLOAT_OPERATIONS: dict[str, Callable[..., float]] = {
+FLOAT_OPERATIONS: dict[str, Callable[..., Any]] = {
     "number": float,
     "add": operator.add,
     "sub": operator.sub,

@@ -1,7 +1,7 @@
 """Layout questions over plain numbers: is a tensor of these sizes and strides contiguous, channels-last, dense?
 
-    >>> is_contiguous([2, 3], [3, 1])
-    True
+>>> is_contiguous([2, 3], [3, 1])
+True
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A comparison of two sizes, kept as one difference against zero.
 
-    >>> Relation.between(Expr.symbol("T"), "<=", Expr.const(512))
-    T <= 512
+>>> Relation.between(Expr.symbol("T"), "<=", Expr.const(512))
+T <= 512
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import gcd
 
-from shapeflow.dims.atoms import FloorDiv, Mod
+from shapeflow.dims.atoms import FloorDiv, Mod, Symbol
 from shapeflow.dims.expr import Expr
+from shapeflow.dims.polynomial import common_monomial, divide_out
 
 NEGATION = {"==": "!=", "!=": "==", "<=": ">", ">": "<=", ">=": "<", "<": ">="}
 MIRROR = {"==": "==", "!=": "!=", ">=": "<="}
@@ -79,7 +80,7 @@ class Relation:
         divided = self._as_remainder()
         if divided is not None:
             return divided, self.operator, Expr.const(0)
-        left, right = _split(self.difference)
+        left, right = _split(_without_common_symbols(self.difference))
         operator = self.operator
         if left.constant is not None and right.constant is None:
             left, right, operator = right, left, MIRROR[operator]
@@ -113,6 +114,18 @@ def _split(difference: Expr) -> tuple[Expr, Expr]:
     """Terms with a positive coefficient, and the others with their sign turned."""
     positive = Expr.from_terms({monomial: c for monomial, c in difference.terms if c > 0})
     return positive, positive - difference
+
+
+def _without_common_symbols(difference: Expr) -> Expr:
+    """`B*T - 64*B` as `T - 64`: every size is at least 1, so the relation to zero is the same."""
+    shared = tuple(
+        (atom, power) for atom, power in common_monomial(difference.coefficients) if isinstance(atom, Symbol)
+    )
+    return (
+        Expr.from_terms(divide_out(difference.coefficients, shared, 1))
+        if shared and difference.n_terms > 1
+        else difference
+    )
 
 
 def _content(expr: Expr) -> int:

@@ -1,9 +1,9 @@
 """The size of one name that makes a difference zero.
 
-    >>> solve(5 * T - 40, env)
-    ('T', 8)
-    >>> solve(H % 32, env)          # H was taken as 67: the next that divides
-    ('H', 96)
+>>> solve(5 * T - 40, env)
+('T', 8)
+>>> solve(H % 32, env)          # H was taken as 67: the next that divides
+('H', 96)
 """
 
 from __future__ import annotations

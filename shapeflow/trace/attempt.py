@@ -1,8 +1,8 @@
 """One run of the real code on fake tensors, with one choice of hints and branches.
 
-    >>> attempt = Attempt(subject, bound, hints, flips={})
-    >>> attempt.run()
-    >>> attempt.recorder.writer.graph
+>>> attempt = Attempt(subject, bound, hints, flips={})
+>>> attempt.run()
+>>> attempt.recorder.writer.graph
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from shapeflow.trace.hints import Hints
 from shapeflow.trace.inputs import Bound
 from shapeflow.trace.modules import ModuleStack, pin_attributes
 from shapeflow.trace.names import Names
-from shapeflow.trace.recorder import Recorder, source_of
+from shapeflow.trace.recorder import Recorder
+from shapeflow.trace.rules import FreshSizes
 from shapeflow.trace.shadow import modules_of, shadowed
 from shapeflow.trace.source import Place, place
 from shapeflow.trace.state import preserved
 from shapeflow.trace.structure import map_tensors, tensors_in
-from shapeflow.trace.traced import Record, traced
+from shapeflow.trace.traced import Record, source_of, traced
 from shapeflow.trace.values import ValueReader
-
 
 RECENT = 4
 """How many of the last failed comparisons may be the one that made the code raise."""
@@ -73,12 +73,13 @@ class Attempt:
     def __init__(self, subject: Subject, bound: Bound, hints: Hints, flips: dict[Place, bool]) -> None:
         self.subject, self.bound, self.hints = subject, bound, hints
         self.env = DimEnv(where=self._where)
-        self.values = ValueReader(self.env, flips)
-        self.mode = ShapeMode(self.values.rules)
+        sizes = FreshSizes(self.env)
+        self.values = ValueReader(self.env, sizes, flips)
+        self.mode = ShapeMode(sizes.rules)
         self.stack = ModuleStack(subject.root)
-        self.recorder = Recorder(self.env, self.mode, self.stack, self.values)
-        self.recorder.device = subject.device
-        self.names = Names(self.env, self.mode, self.recorder.signatures)
+        self.recorder = Recorder(self.env, self.mode, self.stack, self.values, subject.device)
+        self.ledger = self.recorder.ledger
+        self.names = Names(self.env, self.mode, self.ledger.signatures)
         self.stack.names = self.names
         self.inputs: list[tuple[str, Record]] = []
         self.outputs: list[tuple[str, Record, int, Any]] = []
@@ -121,7 +122,7 @@ class Attempt:
     def _finish(self) -> None:
         recorder = self.recorder
         recorder.operator = ""
-        self.result = map_tensors(self.result, recorder.admit)
+        self.result = map_tensors(self.result, self.ledger.admit)
         for path, tensor in tensors_in(self.result):
             known = traced(tensor)
             assert known is not None
@@ -155,9 +156,9 @@ class Attempt:
         if tensor is None:
             return None
         if id(tensor) not in fakes:
-            device = tensor.device if tensor.device.type != "meta" else self.recorder.device
+            device = tensor.device if tensor.device.type != "meta" else self.ledger.device
             fake = fake_like(self.mode, tensor, device)
-            self.recorder.register(fake, tensor, path, kind)
+            self.ledger.register(fake, tensor, path, kind)
             fakes[id(tensor)] = fake
         self.parameters[path] = fakes[id(tensor)]
         return fakes[id(tensor)]
@@ -194,7 +195,9 @@ class Attempt:
             [field.name for field in dataclasses.fields(value)] if _is_instance_of_dataclass(value) else None
         )
         if fields is None:
-            return map_tensors(value, lambda tensor: self._enter(path, fake_like(self.mode, tensor, tensor.device), node))
+            return map_tensors(
+                value, lambda tensor: self._enter(path, fake_like(self.mode, tensor, tensor.device), node)
+            )
         parts = {
             name: self._fill(f"{path}.{name}", getattr(value, name), graph.call_function(getattr, (node, name)))
             for name in fields
@@ -210,9 +213,8 @@ class Attempt:
 
     def _enter(self, path: str, fake: torch.Tensor, node: Any) -> torch.Tensor:
         recorder = self.recorder
-        with torch._C.DisableTorchFunction():
-            signature = recorder.signatures.of(fake)
-        record = recorder.input(path, fake, node, signature)
+        signature = self.ledger.signature(fake)
+        record = self.ledger.input(path, fake, node, signature)
         self.inputs.append((path, record))
         for axis, size in enumerate(signature.sizes):
             for symbol in () if type(size) is int else size.symbols:
@@ -222,9 +224,12 @@ class Attempt:
 
     def _from_spec(self, path: str, spec: TensorSpec) -> torch.Tensor:
         dtype = getattr(torch, spec.dtype)
-        sizes = [self.env.number(self._size(f"{path}_{axis}", (axis, len(spec.dims)), dim)) for axis, dim in enumerate(spec.dims)]
+        sizes = [
+            self.env.number(self._size(f"{path}_{axis}", (axis, len(spec.dims)), dim))
+            for axis, dim in enumerate(spec.dims)
+        ]
         with torch._C.DisableTorchFunction():
-            return torch.empty(sizes, dtype=dtype, device=self.recorder.device)
+            return torch.empty(sizes, dtype=dtype, device=self.ledger.device)
 
     def _size(self, default: str, where: tuple[int, int], dim: Dim) -> Expr:
         """The size of one axis: known names get their value, the others a hint. `where` is the axis and the rank."""
@@ -273,4 +278,3 @@ def _checks_seen(names: Names) -> Iterator[None]:
         yield
     finally:
         meta.__instancecheck__ = original
-

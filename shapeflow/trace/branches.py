@@ -1,7 +1,7 @@
 """Which way a branch on a value goes when nobody knows the value: the way that does not raise.
 
-    if not torch.isfinite(x).all():       # likely(...) is True: the other side raises
-        raise ValueError("x must be finite")
+if not torch.isfinite(x).all():       # likely(...) is True: the other side raises
+    raise ValueError("x must be finite")
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a run asked of its sizes, as a reader wants it: the domain, and each condition with the line that asked.
 
-    >>> [str(condition) for condition in conditions(env)]
-    ['T <= 64']
+>>> [str(condition) for condition in conditions(env)]
+['T <= 64']
 """
 
 from __future__ import annotations
@@ -33,7 +33,11 @@ def _tells(guard: Guard) -> bool:
     relation = guard.relation
     if not operator or (guard.demanded and relation.operator != "!="):
         return not _is_generic(guard) or not operator
-    return relation.operator != "!=" and not _is_generic(guard) and not (relation.operator == ">=" and operator in RESHAPING)
+    return (
+        relation.operator != "!="
+        and not _is_generic(guard)
+        and not (relation.operator == ">=" and operator in RESHAPING)
+    )
 
 
 def _is_generic(guard: Guard) -> bool:

@@ -27,7 +27,7 @@ def convolution(
     output_padding: Sequence[Any],
     groups: int,
 ) -> torch.Tensor:
-    """An empty output for `aten.convolution`. Raises RuntimeError for wrong channels and for kernels that do not fit."""
+    """An empty output for `aten.convolution`. Raises RuntimeError for wrong channels and kernels that do not fit."""
     spatial = weight.dim() - 2
     stride, padding, dilation, output_padding = (_each(v, spatial) for v in (stride, padding, dilation, output_padding))
     _check_ranks(x, weight)
@@ -54,7 +54,7 @@ def _each(values: Sequence[Any], count: int) -> Sequence[Any]:
 def _check_ranks(x: torch.Tensor, weight: torch.Tensor) -> None:
     if x.dim() != weight.dim():
         raise RuntimeError(
-            f"Expected {weight.dim()}D (batched) input to conv{weight.dim() - 2}d, but got input of size: {list(x.shape)}"
+            f"Expected {weight.dim()}D (batched) input to conv{weight.dim() - 2}d, but got input of size {list(x.shape)}"
         )
 
 
@@ -82,7 +82,8 @@ def _like(x: torch.Tensor, shape: tuple[Any, ...]) -> torch.Tensor:
     """Channels-last where the input is, as torch's kernels do."""
     for size in shape:
         if isinstance(size, torch.SymInt):
-            size.node.env.generic(size.node.size)
+            node: Any = size.node
+            node.env.generic(node.size)
     output = x.new_empty(shape)
     for memory_format, rank in ((torch.channels_last, 4), (torch.channels_last_3d, 5)):
         if len(shape) == rank and not x.is_contiguous() and x.is_contiguous(memory_format=memory_format):

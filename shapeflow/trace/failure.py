@@ -1,9 +1,9 @@
 """What to say when the model's own code raises: where in the model, on which operator, with which shapes.
 
-    GPT: RuntimeError in blocks.1.attn (MultiHeadSelfAttention), at linear
-        models/gpt.py:68: return self.out(y)
-        linear(B T 40, 32 32)
-        mat1 and mat2 shapes cannot be multiplied ([B*T, 40] X [32, 32])
+GPT: RuntimeError in blocks.1.attn (MultiHeadSelfAttention), at linear
+    models/gpt.py:68: return self.out(y)
+    linear(B T 40, 32 32)
+    mat1 and mat2 shapes cannot be multiplied ([B*T, 40] X [32, 32])
 """
 
 from __future__ import annotations
@@ -75,11 +75,15 @@ def _qualified(operator: Any) -> str:
 
 
 def _arguments(failed: Failure) -> str:
-    shapes = []
+    """Every tensor that the operator got: its shape, behind its name where it is a parameter or a buffer."""
+    shown = []
     for _, tensor in tensors_in((failed.args, failed.kwargs)):
         known = traced(tensor)
-        shapes.append(str(known.signature.shape) if known is not None else " ".join(map(str, tensor.shape)))
-    return ", ".join(shape or "scalar" for shape in shapes)
+        shape = str(known.signature.shape) if known is not None else " ".join(map(str, tensor.shape))
+        named = known is not None and known.record.kind in ("parameter", "buffer")
+        name = known.record.path + ": " if known is not None and named else ""
+        shown.append(f"{name}{shape or 'scalar'}")
+    return ", ".join(shown)
 
 
 def _path(trace: Trace) -> list[str]:

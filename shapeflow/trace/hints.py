@@ -47,7 +47,8 @@ class Hints:
         if axis == 0:
             return next(self._primes(BATCH_FROM))
         if len(sizes) > 1:
-            used = [n for n in self.chosen.values() if n >= sizes[0]]
+            least = min(sizes)
+            used = [n for n in self.chosen.values() if n >= least]
             return sizes[min(len(used), len(sizes) - 1)]
         return next(self._primes(max(sizes[0], IMAGE_FROM if rank >= 4 and axis >= 2 else 0)))
 

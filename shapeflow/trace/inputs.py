@@ -1,8 +1,8 @@
 """What a model is traced with: specs, tensors, structures of them, plain values, or nothing but its annotations.
 
-    >>> bound = bind(model.forward, ("B T:int64",), {})
-    >>> bound.arguments
-    {'ids': TensorSpec('B T:int64')}
+>>> bound = bind(model.forward, ("B T:int64",), {})
+>>> bound.arguments
+{'ids': TensorSpec('B T:int64')}
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ def bind(function: Callable[..., Any], inputs: tuple[Any, ...], named: Mapping[s
     return Bound(positional, {key: value for key, value in read.items() if key not in positional}, declared)
 
 
-def _matched(signature: inspect.Signature, inputs: tuple[Any, ...], named: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _matched(
+    signature: inspect.Signature, inputs: tuple[Any, ...], named: Mapping[str, Any], name: str
+) -> dict[str, Any]:
     try:
         bound = signature.bind_partial(*inputs, **named)
     except TypeError as error:
@@ -79,7 +81,9 @@ def _plainly(reason: str, signature: inspect.Signature, named: Mapping[str, Any]
 
 
 def _parameters(signature: inspect.Signature) -> str:
-    return "(" + ", ".join(str(each).partition(":")[0].partition("=")[0] for each in signature.parameters.values()) + ")"
+    return (
+        "(" + ", ".join(str(each).partition(":")[0].partition("=")[0] for each in signature.parameters.values()) + ")"
+    )
 
 
 def _fill_from_annotations(
@@ -143,7 +147,11 @@ def _with_fields(value: Any, parts: dict[str, Any]) -> Any:
 
 
 def _takes_text(parameter: inspect.Parameter) -> bool:
-    return isinstance(parameter.default, str) or parameter.annotation is str or "str" in str(parameter.annotation).split(" | ")
+    return (
+        isinstance(parameter.default, str)
+        or parameter.annotation is str
+        or "str" in str(parameter.annotation).split(" | ")
+    )
 
 
 def _positional(signature: inspect.Signature, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Lazy modules have no shapes before a first forward: a copy on the meta device gets them, the user's stays lazy.
 
-    >>> subject = materialised(subject, bound, hints)
+>>> subject = materialised(subject, bound, hints)
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ def materialised(subject: Subject, bound: Bound, hints: Hints) -> Subject:
         with torch.no_grad():
             twin(*(arguments[name] for name in bound.positional), **{name: arguments[name] for name in bound.keyword})
     except Exception as error:  # any: it is the model's own code
-        raise InputError(f"{subject.name} has lazy parameters, and a first forward to shape them raised {error}") from error
+        raise InputError(
+            f"{subject.name} has lazy parameters, and a first forward to shape them raised {error}"
+        ) from error
     return replace(subject, call=twin, root=twin)
 
 
@@ -42,12 +44,14 @@ def _on_meta(root: nn.Module) -> nn.Module:
         for name, parameter in module.named_parameters(recurse=False):
             grad = parameter.requires_grad
             if nn.parameter.is_lazy(parameter):
-                setattr(module, name, nn.UninitializedParameter(requires_grad=grad, device="meta"))
+                uninitialized: Any = nn.UninitializedParameter  # torch's stubs forget `device`
+                setattr(module, name, uninitialized(requires_grad=grad, device="meta"))
             else:
                 setattr(module, name, nn.Parameter(parameter.to("meta"), requires_grad=grad))
         for name, buffer in module.named_buffers(recurse=False):
+            unshaped: Any = nn.UninitializedBuffer
             lazy = nn.parameter.is_lazy(buffer)
-            setattr(module, name, nn.UninitializedBuffer(device="meta") if lazy else buffer.to("meta"))
+            setattr(module, name, unshaped(device="meta") if lazy else buffer.to("meta"))
     return root
 
 

@@ -88,7 +88,7 @@ class Memo:
         return Template(self.signatures.of(output), bare_meta(output), attributes, alias_of(output, tensors))
 
 
-def make(entry: Entry, template: Template) -> torch.Tensor:
+def make(template: Template) -> torch.Tensor:
     """A fresh output."""
     return copy_fake(template.meta, template.attributes)
 

@@ -1,7 +1,7 @@
 """Which module runs: the stack of module calls around each operator, and the names that modules bring.
 
-    >>> with stack.watching():
-    ...     model(ids)          # each nn.Module call pushes a Scope("blocks.0.attn", "MultiHeadSelfAttention", 0)
+>>> with stack.watching():
+...     model(ids)          # each nn.Module call pushes a Scope("blocks.0.attn", "MultiHeadSelfAttention", 0)
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import torch
 from torch import nn
 
 from shapeflow.dims.env import DimEnv
@@ -113,7 +112,7 @@ def pin_attributes(modules: Iterable[nn.Module], env: DimEnv, names: Names) -> N
             value = vars(module)[name]
             if type(value) is int and value > 0:
                 names.values.setdefault(name, value)
-                vars(module)[name] = torch.SymInt(env.node(Expr.symbol(name, value)))
+                vars(module)[name] = env.symint(Expr.symbol(name, value))
 
 
 def module_infos(root: nn.Module | None, stack: ModuleStack) -> dict[str, ModuleInfo]:

@@ -57,15 +57,20 @@ class Names:
         if dim.name is not None:
             self.values.setdefault(dim.name, value)
             return Expr.symbol(dim.name, value)
-        known = {symbol: Expr.symbol(symbol.name, self.values[symbol.name]) for symbol in dim.expr.symbols
-                 if symbol.name in self.values}
+        known = {
+            symbol: Expr.symbol(symbol.name, self.values[symbol.name])
+            for symbol in dim.expr.symbols
+            if symbol.name in self.values
+        }
         formula = dim.expr.replace(known)
         return formula if formula.value == value else size
 
     def _rename(self, tensor: torch.Tensor, sizes: tuple[Any, ...]) -> None:
         known = traced(tensor)
         assert known is not None
-        self.env.quietly(rename_axes, self.mode, tensor, [self.env.number(size) if type(size) is Expr else size for size in sizes])
+        self.env.quietly(
+            rename_axes, self.mode, tensor, [self.env.number(size) if type(size) is Expr else size for size in sizes]
+        )
         with torch._C.DisableTorchFunction():
             known.signature = self.signatures.of(tensor)
         if known.record.outputs and known.index < len(known.record.outputs):
@@ -79,7 +84,9 @@ class Names:
             if type(value) is FakeTensor:
                 self.declare(value, specs)
         elif isinstance(specs, Each):
-            for item in value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ():
+            for item in (
+                value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+            ):
                 self.declare_all(item, specs.item)
         elif isinstance(specs, dict):
             for name, inner in specs.items():
@@ -176,6 +183,6 @@ def _aligned(dims: tuple[Dim, ...], rank: int) -> list[Dim | None] | None:
     return None if extra < 0 else [*dims[:variadic], *[None] * extra, *dims[variadic + 1 :]]
 
 
-def _is_symbol(size: Expr) -> bool:
+def _is_symbol(size: Any) -> bool:
     symbols = size.symbols
     return len(symbols) == 1 and size is Expr.from_atom(next(iter(symbols)))

@@ -1,14 +1,13 @@
 """The mode that sees every torch function of the forward: runs it on fakes (or remembers it) and records a node.
 
-    >>> with running(mode), recorder:
-    ...     model(fake_tokens)
-    >>> recorder.writer.graph
+>>> with running(mode), recorder:
+...     model(fake_tokens)
+>>> recorder.writer.graph
 """
 
 from __future__ import annotations
 
 import operator
-import types
 from collections.abc import Callable
 from typing import Any
 
@@ -18,51 +17,37 @@ from torch.overrides import TorchFunctionMode
 from shapeflow.dims.atoms import Symbol
 from shapeflow.dims.env import DimEnv
 from shapeflow.dims.expr import Expr
-from shapeflow.torch_private import FakeTensor, ShapeMode, fake_like, rename_axes
+from shapeflow.torch_private import FakeTensor, ShapeMode, rename_axes
 from shapeflow.trace import rnn
+from shapeflow.trace.functions import WRITTEN_SIZES, Kind, body_of, kind_of, name_of
+from shapeflow.trace.ledger import Ledger
 from shapeflow.trace.memo import Entry, Memo, alias_of, make
 from shapeflow.trace.modules import ModuleStack
 from shapeflow.trace.scalars import scalar_value
 from shapeflow.trace.source import Place, place
-from shapeflow.trace.traced import Record, Signature, Signatures, Traced, size_key, traced
+from shapeflow.trace.traced import Traced, mark, size_key, traced
 from shapeflow.trace.values import ValueReader
-from shapeflow.trace.writer import Writer, property_name
-
-TENSOR_PROPERTIES = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
-QUESTIONS = frozenset(
-    """size dim stride numel nelement ndimension storage_offset is_floating_point is_complex is_contiguous is_signed
-    is_conj is_neg is_inference element_size get_device has_names is_same_size is_set_to untyped_storage storage
-    data_ptr __repr__ __hash__ __dir__ __deepcopy__ __reduce_ex__ __set__ requires_grad_ register_hook
-    retain_grad is_shared is_pinned dim_order result_type can_cast is_storage promote_types broadcast_shapes
-    is_grad_enabled get_default_dtype _is_view is_nonzero_dim typename is_tensor dtype type""".split()
-)
-"""Functions that tell of a tensor and make none: they run, and nothing is recorded."""
-UNPACKING = frozenset({"__iter__", "__reversed__", "__contains__", "unravel_index"})
-"""Functions of Python that are made of operators: those are recorded instead."""
-FROM_DATA = frozenset({"tensor", "as_tensor", "asarray", "from_numpy", "scalar_tensor"})
-WRITTEN_SIZES = frozenset({"view", "reshape"})
-"""Operators whose output has the sizes that the code writes."""
-EXPANDED = {torch.nn.functional.multi_head_attention_forward}
-"""Large functions of torch.nn.functional: drawn as the operators inside them."""
+from shapeflow.trace.writer import Writer
 
 
 class Recorder(TorchFunctionMode):
     """Records operators with module stack, source line, sizes; see the module's docstring."""
 
-    def __init__(self, env: DimEnv, mode: ShapeMode, modules: ModuleStack, values: ValueReader) -> None:
+    def __init__(
+        self, env: DimEnv, mode: ShapeMode, modules: ModuleStack, values: ValueReader, device: torch.device
+    ) -> None:
         super().__init__()
         self.env, self.mode, self.modules, self.values = env, mode, modules, values
-        self.signatures = Signatures()
-        self.memo = Memo(self.signatures)
         self.writer = Writer(env)
-        self.records: list[Record] = []
-        self.real: dict[int, torch.Tensor] = {}
+        self.ledger = Ledger(self.writer, mode, modules, device)
+        self.signatures = self.ledger.signatures
+        self.memo = Memo(self.signatures)
+        self.progress: Callable[[str], None] | None = None
         self.operator = ""
         self.failed: Failure | None = None
         self._plans: dict[Any, Callable[..., Any] | None] = {}
+        self._bodies: dict[Any, Any] = {}
         self._known_symbols = 0
-        self._expanded: dict[Any, Any] = {}
-        self.device = torch.device("cpu")
         values.recorder = self
 
     # Which functions are recorded, and how
@@ -77,21 +62,22 @@ class Recorder(TorchFunctionMode):
         return plan(func, args, kwargs or {})
 
     def _plan(self, func: Any) -> Callable[..., Any] | None:
-        name = getattr(func, "__name__", "")
-        if isinstance(func, types.MethodWrapperType):
-            return self._operator if name == "__get__" and property_name(func) in TENSOR_PROPERTIES else None
-        if name in QUESTIONS:
-            return None
-        if (reader := self.values.readers.get(name)) is not None:
+        """What to do with a function; None to let it run unseen."""
+        reader = self.values.readers.get(name_of(func))
+        if reader is not None:
             return reader
-        if name in UNPACKING:
-            return self._unpack
-        if func in EXPANDED:
-            return self._expand
         if func in rnn.RULES:
             return self._recurrent
-        writes = (name.endswith("_") and not name.endswith("__")) or name == "__setitem__" or _is_augmented(name)
-        return self._write if writes else self._constant if name in FROM_DATA else self._operator
+        plans: dict[Kind, Callable[..., Any] | None] = {
+            "question": None,
+            "unpacking": self._unpack,
+            "expanded": self._expand,
+            "copy": lambda func, args, kwargs: self._operator(torch.clone, args[:1], {}),
+            "write": self._write,
+            "data": self._constant,
+            "operator": self._operator,
+        }
+        return plans[kind_of(func)]
 
     def _unpack(self, func: Any, args: Any, kwargs: Any) -> Any:
         with self:
@@ -101,18 +87,13 @@ class Recorder(TorchFunctionMode):
                 return func(*args, **kwargs)
 
     def _expand(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Run the body of a Python function of torch with its own check for function modes taken out."""
-        body = self._expanded.get(func)
-        if body is None:
-            names = {**func.__globals__, "has_torch_function": lambda _: False}
-            body = types.FunctionType(func.__code__, names, func.__name__, func.__defaults__, func.__closure__)
-            body.__kwdefaults__ = func.__kwdefaults__
-            self._expanded[func] = body
+        if func not in self._bodies:
+            self._bodies[func] = body_of(func)
         with self:
-            return body(*args, **kwargs)
+            return self._bodies[func](*args, **kwargs)
 
     def _recurrent(self, func: Any, args: Any, kwargs: Any) -> Any:
-        args, kwargs = self.admit(args), self.admit(kwargs)
+        args, kwargs = self.ledger.admit(args), self.ledger.admit(kwargs)
         self.operator, found = func.__name__, place(3)
         result = self._run(rnn.RULES[func], args, kwargs, found)
         return self._record(func, args, kwargs, result, found)
@@ -123,7 +104,7 @@ class Recorder(TorchFunctionMode):
 
     def _write(self, func: Any, args: Any, kwargs: Any) -> Any:
         """An operator that changes its first argument: never remembered, and later readers hang on it."""
-        args, kwargs = self.admit(args), self.admit(kwargs)
+        args, kwargs = self.ledger.admit(args), self.ledger.admit(kwargs)
         target = args[0] if args and type(args[0]) is FakeTensor else None
         found = place(3)
         self.operator = func.__name__
@@ -132,7 +113,7 @@ class Recorder(TorchFunctionMode):
         if known is None or target is None:
             return self._record(func, args, kwargs, result, found)
         node = self.writer.call(func, args, kwargs)
-        record = self._note(func, args, kwargs, found, node)
+        record = self.ledger.note(func, [tensor for _, tensor in _tensors_in((args, kwargs))], found, node)
         known.signature, known.rows, known.real, known.value = self.signatures.of(target), None, None, None
         record.outputs = [known.signature]
         known.root.writer = record
@@ -179,32 +160,36 @@ class Recorder(TorchFunctionMode):
         """`view(b, t, self.n_heads, self.d_head)`: the axes are called what the code calls them, not `d_model//4`."""
         sizes = list(written[0]) if len(written) == 1 and isinstance(written[0], tuple | list) else list(written)
         if len(sizes) == result.dim() and all(type(size) in (int, torch.SymInt) for size in sizes):
-            given = [now if type(size) is int and size < 0 else size for size, now in zip(sizes, result.shape, strict=True)]
+            given = [
+                now if type(size) is int and size < 0 else size for size, now in zip(sizes, result.shape, strict=True)
+            ]
             if any(size_key(a) is not size_key(b) for a, b in zip(given, result.shape, strict=True)):
                 self.env.quietly(rename_axes, self.mode, result, given)
 
     def _plain(self, func: Any, args: Any, kwargs: Any, found: Place | None) -> Any:
-        args, kwargs = self.admit(args), self.admit(kwargs)
-        self.operator = getattr(func, "__name__", str(func))
+        args, kwargs = self.ledger.admit(args), self.ledger.admit(kwargs)
+        self.operator = name_of(func)
         result = self._run(func, args, kwargs, found)
         return self._record(func, args, kwargs, result, found)
 
     def _remembered(self, func: Any, args: Any, kwargs: Any, entry: Entry, tensors: Any, found: Place | None) -> Any:
         node = self.writer.call(func, args, kwargs)
-        record = self._note_tensors(func, tensors, found, node)
-        outputs = []
+        record = self.ledger.note(func, tensors, found, node)
+        if self.progress is not None and record.number % 100 == 0:
+            self.progress(f"{record.number} operators")
+        outputs: list[torch.Tensor] = []
         single = entry.container is None
         for index, template in enumerate(entry.templates):
-            output = make(entry, template)
+            output = make(template)
             known = Traced(template.signature, node if single else (node, index), record, index)
             if template.alias is not None:
-                known.root = traced(tensors[template.alias]).root  # type: ignore[union-attr]
-            output.__dict__["_traced"] = known
+                known.root = vars(tensors[template.alias])["_traced"].root
+            if single and not template.signature.sizes:
+                known.value = scalar_value(record.operator, args, kwargs)
+            mark(output, known)
             record.outputs.append(template.signature)
             outputs.append(output)
         if single:
-            if not entry.templates[0].signature.sizes:
-                known.value = scalar_value(record.operator, args, kwargs)
             node.meta["val"] = outputs[0]
             return outputs[0]
         node.meta["val"] = result = _rebuild(entry.container, outputs)
@@ -215,7 +200,7 @@ class Recorder(TorchFunctionMode):
             return func(*args, **kwargs)
         except Exception as error:  # any: the note says where in the model it arose, the error goes on
             if self.failed is None or self.failed.error is not error:
-                self.failed = Failure(error, getattr(func, "__name__", str(func)), args, kwargs, self.modules.scopes, found)
+                self.failed = Failure(error, name_of(func), args, kwargs, self.modules.scopes, found)
             raise
 
     # Notes
@@ -227,9 +212,9 @@ class Recorder(TorchFunctionMode):
             return result
         result, outputs = self._distinct(result, outputs)
         node = self.writer.call(func, args, kwargs)
-        record = self._note(func, args, kwargs, found, node)
-        node.meta["val"] = result
         read = [tensor for _, tensor in _tensors_in((args, kwargs))]
+        record = self.ledger.note(func, read, found, node)
+        node.meta["val"] = result
         for index, (path, output) in enumerate(outputs):
             signature = self.signatures.of(output)
             known = Traced(signature, _element(node, path), record, index)
@@ -238,7 +223,7 @@ class Recorder(TorchFunctionMode):
                 known.root = origin.root
             if not signature.sizes:
                 known.value = scalar_value(record.operator, args, kwargs)
-            output.__dict__["_traced"] = known
+            mark(output, known)
             record.outputs.append(signature)
         self._find_sources(outputs, node)
         return result
@@ -251,22 +236,8 @@ class Recorder(TorchFunctionMode):
             return result, [((), result)]
         return result, outputs
 
-    def _note(self, func: Any, args: Any, kwargs: Any, found: Place | None, node: Any) -> Record:
-        return self._note_tensors(func, [tensor for _, tensor in _tensors_in((args, kwargs))], found, node)
-
-    def _note_tensors(self, func: Any, tensors: list[torch.Tensor], found: Place | None, node: Any) -> Record:
-        modules = self.modules
-        record = Record("operator", _operator_name(func), modules.scopes, found, [], [], node)
-        record.sources = [source_of(tensor.__dict__["_traced"]) for tensor in tensors]
-        record.number = len(self.records)
-        self.records.append(record)
-        meta = node.meta
-        meta["nn_module_stack"] = modules.fx_stack
-        meta["shapeflow"] = record
-        return record
-
     def _find_sources(self, outputs: list[Any], node: Any) -> None:
-        """Dims that this operator found, such as the rows of `nonzero`, are read off its output when the graph replays."""
+        """Dims that this operator found (the rows of `nonzero`) are read off its output when the graph replays."""
         if len(self.env.hints) == self._known_symbols:
             return
         self._known_symbols = len(self.env.hints)
@@ -285,83 +256,17 @@ class Recorder(TorchFunctionMode):
 
         return read
 
-    # Tensors that come from outside
-
-    def admit(self, value: Any) -> Any:
-        """`value` with each real or unknown tensor in it replaced by a fake that the graph knows."""
-        kind = type(value)
-        if kind is FakeTensor:
-            if "_traced" not in value.__dict__:
-                self.adopt(value)
-            return value
-        if kind is tuple or kind is list:
-            return kind([self.admit(item) for item in value])
-        if kind is dict:
-            return {name: self.admit(item) for name, item in value.items()}
-        if isinstance(value, torch.Tensor):
-            return self.constant(value)
-        return value
-
-    def constant(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The fake of a real tensor that is neither an input nor registered on the model."""
-        fake = self.real.get(id(tensor))
-        if fake is None:
-            fake = fake_like(self.mode, tensor, self.device if tensor.device.type == "meta" else tensor.device)
-            self.adopt(fake, real=tensor)
-        return fake
-
-    def adopt(self, fake: torch.Tensor, *, real: Any = None) -> Traced:
-        """Give a tensor that comes from nowhere a place in the graph: a constant."""
-        path = f"_constant_{len(self.writer.attributes)}"
-        self.writer.attributes[path] = fake if real is None else real
-        return self.register(fake, real, path, "constant")
-
-    def register(self, fake: torch.Tensor, real: Any, path: str, kind: str) -> Traced:
-        """Note a parameter, buffer or constant; its node is made when an operator first reads it."""
-        with torch._C.DisableTorchFunction():
-            signature = self.signatures.of(fake)
-        record = Record(kind, "", self.modules.scopes if kind == "constant" else (), None, [], [signature], None, path)
-        known = Traced(signature, None, record, 0)
-        known.real = real
-        fake.__dict__["_traced"] = known
-        if real is not None:
-            self.real[id(real)] = fake
-        return known
-
-    def input(self, path: str, fake: torch.Tensor, node: Any, signature: Signature) -> Record:
-        """Note an input, or a tensor inside one."""
-        record = Record("input", "", (), None, [], [signature], node, path)
-        fake.__dict__["_traced"] = Traced(signature, node, record, 0)
-        node.meta["val"] = fake
-        node.meta["shapeflow"] = record
-        return record
-
 
 class Failure:
     """The operator that raised, with what it was given."""
 
     __slots__ = ("args", "error", "kwargs", "operator", "place", "scopes")
 
-    def __init__(self, error: Exception, operator: str, args: Any, kwargs: Any, scopes: Any, found: Place | None) -> None:
+    def __init__(
+        self, error: Exception, operator: str, args: Any, kwargs: Any, scopes: Any, found: Place | None
+    ) -> None:
         self.error, self.operator, self.scopes, self.place = error, operator, scopes, found
         self.args, self.kwargs = args, kwargs
-
-
-def _is_augmented(name: str) -> bool:
-    return name.startswith("__i") and name not in ("__invert__", "__index__", "__int__", "__iter__", "__init__")
-
-
-def _operator_name(func: Any) -> str:
-    name = getattr(func, "__name__", str(func))
-    return property_name(func) if name == "__get__" else name.strip("_").partition(".")[0] or name
-
-
-def source_of(known: Traced) -> tuple[Record, int, Signature]:
-    """Whoever made the tensor, or wrote to its storage after that."""
-    writer = known.root.writer
-    if writer is not None and writer.number > known.record.number:
-        return writer, 0, known.signature
-    return known.record, known.index, known.signature
 
 
 def _tensors_in(value: Any, path: tuple[Any, ...] = ()) -> Any:
@@ -396,4 +301,3 @@ def _sole_symbol(size: Any) -> Symbol | None:
     symbols = size.symbols
     symbol = next(iter(symbols))
     return symbol if len(symbols) == 1 and size is Expr.from_atom(symbol) else None
-

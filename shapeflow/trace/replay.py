@@ -1,6 +1,6 @@
 """Running a traced graph on real tensors: the proof that the graph is the program.
 
-    >>> trace.graph_module(tokens)          # equals model(tokens), at any sizes of the domain
+>>> trace.graph_module(tokens)          # equals model(tokens), at any sizes of the domain
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
+
+from shapeflow.torch_private import FakeTensor
 
 if TYPE_CHECKING:
     from shapeflow.trace.attempt import Attempt
@@ -33,6 +35,10 @@ def graph_module(attempt: Attempt) -> fx.GraphModule:
         if node.op == "get_attr":
             target = str(node.target)
             held[target] = writer.attributes[target] if target in writer.attributes else _of_model(attempt, target)
+            if isinstance(held[target], FakeTensor):
+                raise ReplayError(
+                    f"{node.target} was made by code that the trace did not see: the graph cannot replay it"
+                )
     return fx.GraphModule(held, writer.graph, class_name=attempt.subject.name)
 
 

@@ -1,8 +1,8 @@
 """What a trace is made of: nodes, the edges between them, and the shapes on the edges.
 
-    >>> trace = sf.trace(model, "B T:int64")
-    >>> [str(edge.shape) for edge in trace.outputs]
-    ['B T vocab']
+>>> trace = sf.trace(model, "B T:int64")
+>>> [str(edge.shape) for edge in trace.outputs]
+['B T vocab']
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from shapeflow.dims.expr import Expr
 if TYPE_CHECKING:
     from torch import fx
 
+    from shapeflow.dims.atoms import Symbol
     from shapeflow.trace.attempt import Attempt
     from shapeflow.trace.view import View
 
@@ -191,8 +192,16 @@ class Trace:
     @cached_property
     def dims(self) -> dict[str, Expr | None]:
         """Every name on the edges, with its definition where it stands for a longer expression."""
-        definitions = {symbol.name: expr for symbol, expr in self._attempt.env.definitions.items()}
-        return {name: definitions.get(name) for name in [*self.free, *self.fresh, *definitions, *self.pinned]}
+        definitions = self._attempt.env.definitions
+        waiting = [symbol for edge in self.edges for dim in edge.shape.dims for symbol in dim.symbols]
+        used: dict[Symbol, Expr] = {}
+        while waiting:
+            symbol = waiting.pop()
+            if symbol in definitions and symbol not in used:
+                used[symbol] = definitions[symbol]
+                waiting.extend(used[symbol].symbols)
+        named = {symbol.name: expr for symbol, expr in definitions.items() if symbol in used}
+        return {name: named.get(name) for name in [*self.free, *self.fresh, *named, *self.pinned]}
 
     @cached_property
     def fresh(self) -> dict[str, str]:

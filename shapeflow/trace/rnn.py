@@ -1,6 +1,6 @@
 """Shapes of the recurrent operators: one node each, never unrolled over time.
 
-    >>> RULES[torch.lstm](x, (h, c), weights, True, 2, 0.0, False, False, True)
+>>> RULES[torch.lstm](x, (h, c), weights, True, 2, 0.0, False, False, True)
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ def _rule(name: str) -> Callable[..., tuple[torch.Tensor, ...]]:
     cell = name == "lstm"
 
     def run(x: Any, second: Any, third: Any, fourth: Any, *rest: Any) -> tuple[torch.Tensor, ...]:
-        if isinstance(fourth, list | tuple):  # packed: data, batch_sizes, hidden, weights, bias, layers, p, train, two-way
+        if isinstance(
+            fourth, list | tuple
+        ):  # packed: data, batch_sizes, hidden, weights, bias, layers, p, train, two-way
             _check(x, third, fourth, cell)
             return tuple(_shapes(x, third, rest[1], rest[4], False, cell))
         _check(x, second, third, cell)  # padded: input, hidden, weights, bias, layers, p, train, two-way, batch_first

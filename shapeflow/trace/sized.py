@@ -1,7 +1,7 @@
 """A trace with numbers in place of names: `trace.at(B=2, T=5)`.
 
-    >>> str(trace.at(B=2, T=5).outputs[0].shape)
-    '2 5 100'
+>>> str(trace.at(B=2, T=5).outputs[0].shape)
+'2 5 100'
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Where the user's code stands: the nearest frame that is neither torch's nor ours.
 
-    >>> here()
-    Location(file='model.py', line=12, code='return self.head(x)')
+>>> here()
+Location(file='model.py', line=12, code='return self.head(x)')
 """
 
 from __future__ import annotations
@@ -49,6 +49,21 @@ def location(where: Place | None) -> Location | None:
         return None
     code, line = where
     return Location(short_path(code.co_filename), line, linecache.getline(code.co_filename, line).strip())
+
+
+_texts: dict[Place, str] = {}
+
+
+def stack_trace(where: Place | None) -> str | None:
+    """The place as torch.fx keeps it in `node.meta["stack_trace"]`."""
+    if where is None:
+        return None
+    text = _texts.get(where)
+    if text is None:
+        code, line = where
+        source = linecache.getline(code.co_filename, line).strip()
+        text = _texts[where] = f'  File "{code.co_filename}", line {line}, in {code.co_name}\n    {source}\n'
+    return text
 
 
 def short_path(file: str) -> str:

@@ -1,7 +1,7 @@
 """The model is left as it was: what a forward may change is noted before and put back after.
 
-    >>> with preserved(model):
-    ...     model(fake)          # may set attributes, append to lists, update buffers, draw random numbers
+>>> with preserved(model):
+...     model(fake)          # may set attributes, append to lists, update buffers, draw random numbers
 """
 
 from __future__ import annotations
@@ -59,9 +59,7 @@ def _copy(container: Any) -> Any:
 def _same(container: Any, content: list[Any]) -> bool:
     now = _copy(container)
     if isinstance(container, dict):
-        return len(now) == len(content) and all(
-            a is c and b is d for (a, b), (c, d) in zip(now, content, strict=True)
-        )
+        return len(now) == len(content) and all(a is c and b is d for (a, b), (c, d) in zip(now, content, strict=True))
     return len(now) == len(content) and all(a is b for a, b in zip(now, content, strict=True))
 
 

@@ -1,7 +1,7 @@
 """Tensors inside other things: tuples, dicts, dataclasses, caches, distributions, any object that holds some.
 
-    >>> [str(path) for path, _ in tensors_in(output)]
-    ['logits', 'past_key_values.layers[0].keys', 'past_key_values.layers[0].values']
+>>> [str(path) for path, _ in tensors_in(output)]
+['logits', 'past_key_values.layers[0].keys', 'past_key_values.layers[0].values']
 """
 
 from __future__ import annotations
@@ -49,8 +49,9 @@ def _walk(value: Any, path: str, seen: set[int], depth: int) -> Iterator[tuple[s
 def _parts(value: Any, path: str) -> list[tuple[str, Any]]:
     if isinstance(value, OPAQUE):
         return []
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return [(_join(path, name), getattr(value, name)) for name in value._fields]
+    fields = getattr(value, "_fields", None)
+    if isinstance(value, tuple) and fields is not None:
+        return [(_join(path, name), getattr(value, name)) for name in fields]
     if isinstance(value, list | tuple | set | frozenset):
         return [(f"{path}[{index}]", item) for index, item in enumerate(value)]
     if isinstance(value, Mapping):

@@ -1,8 +1,8 @@
 """What the tracer knows of each fake tensor, kept on the tensor itself.
 
-    >>> known = traced(x)
-    >>> known.signature.sizes, known.node
-    ((B, T), %tokens)
+>>> known = traced(x)
+>>> known.signature.sizes, known.node
+((B, T), %tokens)
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Traced:
     """The tensor's signature, its fx node, the record (and which output of it) that made it, and its storage's root.
 
     `root` is the tensor that a view looks into: a write through one is seen by all. `value` is the whole number in a
-    0-d tensor that is made of sizes, `rows` the number of true elements of a mask, `real` the tensor that it stands for.
+    0-d tensor that is made of sizes, `rows` the number of true elements of a mask, `real` the tensor behind a fake.
     """
 
     __slots__ = ("index", "node", "real", "record", "root", "rows", "signature", "value", "writer")
@@ -72,6 +72,11 @@ class Traced:
 def traced(tensor: torch.Tensor) -> Traced | None:
     """The note on this tensor, if the tracer has met it."""
     return tensor.__dict__.get("_traced")
+
+
+def mark(tensor: torch.Tensor, known: Traced) -> None:
+    """Put the note on the tensor."""
+    vars(tensor)["_traced"] = known
 
 
 def size_key(size: Any) -> Any:
@@ -96,3 +101,11 @@ class Signatures:
         if known is None:
             known = self._known[key] = Signature(*key)
         return known
+
+
+def source_of(known: Traced) -> tuple[Record, int, Signature]:
+    """Whoever made the tensor, or wrote to its storage after that."""
+    writer = known.root.writer
+    if writer is not None and writer.number > known.record.number:
+        return writer, 0, known.signature
+    return known.record, known.index, known.signature

@@ -1,7 +1,7 @@
 """`trace`: run a model's real code on fake tensors with symbolic sizes, and record what it does.
 
-    >>> trace = sf.trace(model, "B T:int64")
-    >>> print(trace)
+>>> trace = sf.trace(model, "B T:int64")
+>>> print(trace)
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Search:
             attempt = self._with_repairs(rung)
             if attempt.error is None:
                 return attempt
-            if self.best is None or len(attempt.recorder.records) > len(self.best.recorder.records):
+            if self.best is None or len(attempt.recorder.ledger.records) > len(self.best.recorder.ledger.records):
                 self.best = attempt
             if not attempt.hints.chosen.keys() - self.given.keys():
                 break

@@ -35,7 +35,7 @@ class View:
 
     def __init__(self, attempt: Attempt) -> None:
         inputs = [record for _, record in attempt.inputs]
-        self.records = [*inputs, *attempt.recorder.records]
+        self.records = [*inputs, *attempt.recorder.ledger.records]
         self.shapes: Shapes = {}
         self.kept: dict[int, Record] = {}
         self._collect()
@@ -146,4 +146,3 @@ def _align(given: list[Expr], taken: list[Expr]) -> None:
 def _keeps(record: Record) -> bool:
     """An operator that writes in place keeps the axes of what it writes to."""
     return record.operator.endswith("_")
-

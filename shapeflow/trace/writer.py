@@ -24,6 +24,7 @@ from shapeflow.dims.env import DimEnv
 from shapeflow.dims.expr import Expr
 from shapeflow.dims.floating import FLOAT_OPERATIONS, Call, FloatNode, Formula, Ratio
 from shapeflow.torch_private import FakeTensor
+from shapeflow.trace.functions import property_name
 from shapeflow.trace.replay import expect
 from shapeflow.trace.traced import Traced, traced
 
@@ -136,11 +137,10 @@ class Writer:
 
     def number(self, value: Any) -> Any:
         """A symbolic int, float or bool as a node."""
+        node: Any = value.node
         if isinstance(value, torch.SymInt):
-            return self.size(value.node.size)
-        if isinstance(value, torch.SymFloat):
-            return self.real(value.node.formula)
-        return bool(value)
+            return self.size(node.size)
+        return self.real(node.formula) if isinstance(value, torch.SymFloat) else bool(value)
 
     def size(self, expr: Expr) -> fx.Node | int:
         """Code for an expression; pinned symbols are the numbers that they stand for."""
@@ -208,10 +208,3 @@ class Writer:
             return formula.arguments[0]
         arguments = tuple(self.real(argument) for argument in formula.arguments)
         return self.graph.create_node("call_function", FLOAT_OPERATIONS[formula.function], arguments)
-
-
-def property_name(getter: Any) -> str:
-    """`T` of `Tensor.T.__get__`."""
-    return getter.__self__.__name__
-
-
