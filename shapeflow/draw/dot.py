@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from html import escape
 
 import networkx as nx
 
 from shapeflow.draw.label import Labels, counted, parameters_of, place, reads_of, title_of
 from shapeflow.draw.legend import legend, size_of, wrapped
+from shapeflow.draw.markup import html, quoted
 from shapeflow.graph import Block, collapse, edges, inputs_of, nodes
 from shapeflow.trace.result import Edge, Node, Scope
 
@@ -89,32 +89,6 @@ def to_dot(graph: nx.MultiDiGraph, *, depth: int | None = None, sizes: Mapping[s
     )
 
 
-def quoted(text: str) -> str:
-    r"""A DOT string that shows `text` as it is: `\N` and `&lt;` would otherwise be read as markup."""
-    shown = _printable(text).replace("&", "&amp;").replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + shown.replace("\n", "\\n") + '"'
-
-
-def html(title: str, *details: str, align: str = "") -> str:
-    """An HTML-like label: a bold title, smaller lines below it."""
-    end = f'<br align="{align}"/>' if align else "<br/>"
-    small = end.join(_markup(detail) for detail in details if detail)
-    below = f'{end}<font point-size="9">{small}</font>' if small else ""
-    return f"<<b>{_markup(title)}</b>{below}{end if align else ''}>"
-
-
-def _markup(text: str) -> str:
-    r"""Text for an HTML-like label, where a single backslash still starts a substitution (`\N`)."""
-    return escape(_printable(text)).replace("\\", "\\\\").replace("\n", "<br/>")
-
-
-def _printable(text: str) -> str:
-    """Control characters would end a C string or make the SVG ill-formed."""
-    if text.isprintable():
-        return text
-    return "".join(letter if letter.isprintable() or letter == "\n" else "\ufffd" for letter in text)
-
-
 def _fanning_out(graph: nx.MultiDiGraph) -> frozenset[tuple[str, int]]:
     readers = Counter({(edge.source, edge.output, edge.target): 1 for edge in edges(graph)})
     tensors = Counter((source, output) for source, output, _ in readers)
@@ -183,33 +157,46 @@ def _about(page: Page, scope: Scope) -> str:
 
 
 def _statement(page: Page, node: Node | Block, around: Scopes) -> str:
+    words, style, tooltip = _look(page, node, around)
+    outputs = range(len(node.outputs))
+    named = any((node.name, output) in page.referred for output in outputs) and _name(node) != words[0]
+    label = html(*words, f"= {_name(node)}" if named else "")
+    return f"{quoted(node.name)} [{', '.join(filter(None, (f'label={label}', style, f'tooltip={quoted(tooltip)}')))}]"
+
+
+def _look(page: Page, node: Node | Block, around: Scopes) -> tuple[tuple[str, ...], str, str]:
+    """The lines of a node's label, its style, its tooltip."""
     if isinstance(node, Block):
-        return _node(node.name, _block_label(page, node, around), BLOCK, _path(node.scopes))
+        return _block_words(page, node, around), BLOCK, _path(node.scopes) or page.graph.graph["name"]
     shapes = page.labels.shapes(node.outputs)
     if node.kind == "input":
-        return _node(node.name, html(node.name, shapes), INPUT, "input")
+        return (node.name, shapes), INPUT, "input"
     if node.kind == "output":
-        return _node(node.name, html(node.name), OUTPUT, "output")
+        return (node.name,), OUTPUT, "output"
     if node.kind == "constant":
-        return _node(node.name, html(node.name, shapes), CONSTANT, place(node.location) or "constant")
-    label = _alone_label(page, node, around) if node.scopes != around else html(node.operator, reads_of(node))
-    return _node(node.name, label, LEARNED if node.parameters else "", _tooltip(node))
+        return (node.name, shapes), CONSTANT, place(node.location) or "constant"
+    words = _alone_words(page, node, around) if node.scopes != around else (node.operator, reads_of(node))
+    return words, LEARNED if node.parameters else "", _tooltip(node)
 
 
-def _alone_label(page: Page, node: Node, around: Scopes) -> str:
+def _alone_words(page: Page, node: Node, around: Scopes) -> tuple[str, ...]:
     """An operator that is all of its module is drawn as the module, and named where the class does not tell it."""
     module = node.scopes[-1]
     told = module.kind.lower() == node.operator.replace("_", "")
-    title = title_of(page.graph, node.scopes, _path(around))
-    return html(title, _about(page, module), "" if told else node.operator)
+    return title_of(page.graph, node.scopes, _path(around)), _about(page, module), "" if told else node.operator
 
 
-def _block_label(page: Page, block: Block, around: Scopes) -> str:
+def _block_words(page: Page, block: Block, around: Scopes) -> tuple[str, ...]:
     operators = counted(block.operators, "operator")
     if not block.scopes:
-        return html(page.graph.graph["name"], counted(block.parameters, "parameter"), operators)
+        return page.graph.graph["name"], counted(block.parameters, "parameter"), operators
     title = title_of(page.graph, block.scopes, _path(around))
-    return html(title, _about(page, block.scopes[-1]), operators if block.operators > 1 else "")
+    return title, _about(page, block.scopes[-1]), operators if block.operators > 1 else ""
+
+
+def _name(node: Node | Block) -> str:
+    """What a reference calls a node: the graph's name for an operator, the path of a closed module."""
+    return node.name.removeprefix("@") if isinstance(node, Block) else node.name
 
 
 def _tooltip(node: Node) -> str:
@@ -217,18 +204,19 @@ def _tooltip(node: Node) -> str:
     return "\n".join(filter(None, (node.module, where))) or node.operator
 
 
-def _node(name: str, label: str, style: str, tooltip: str) -> str:
-    attributes = ", ".join(filter(None, (f"label={label}", style, f"tooltip={quoted(tooltip or name)}")))
-    return f"{quoted(name)} [{attributes}]"
-
-
 def _references(page: Page, name: str) -> Iterator[str]:
     """The small named boxes at a node: tensors from far away that it reads, outputs of the model that it makes."""
-    read = {_tail(page, edge): edge.source for edge in inputs_of(page.graph, name)}
+    read = {_tail(page, edge): _source(page, edge) for edge in inputs_of(page.graph, name)}
     made = {_head(page, edge): f"output {edge.argument + 1}" for _, _, edge in page.graph.out_edges(name, data="edge")}
     for reference, label in (read | made).items():
         if reference not in page.graph:
             yield f"{quoted(reference)} [label={quoted(label)}, {REFERENCE}, tooltip={quoted(label)}]"
+
+
+def _source(page: Page, edge: Edge) -> str:
+    """`tril_2`; which of its outputs, where it has several: `chunk 3`."""
+    node = page.graph.nodes[edge.source]["node"]
+    return _name(node) + (f" {edge.output + 1}" if len(node.outputs) > 1 else "")
 
 
 def _arrow(page: Page, edge: Edge) -> str:

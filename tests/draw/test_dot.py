@@ -103,9 +103,28 @@ def test_a_tensor_that_every_block_reads_is_named_at_each():
     assert len(references) == 12
     assert drawn.get_node(references[0]).attr["label"] == "tril"
     assert drawn.successors("tril.0 for masked_fill_3") == ["masked_fill_3"]
+    assert drawn.get_node("tril").attr["label"] == "<b>tril</b>"  # the reference calls it what the box does
     assert "tril.0 for masked_fill_3" in drawn.get_subgraph("cluster_blocks.3#1").get_subgraph(
         "cluster_blocks.3.attn#1"
     )
+
+
+def test_a_box_that_is_referred_to_tells_the_name_that_the_references_use():
+    model = Model("Masks")
+    x = model.input("x", "B T")
+    model.op("split", x, out="B T")
+    with model.module("masks", "Masks", parameters=7):
+        halves = model.op("split", x, out=("B T", "B T"))
+    for tensor in (halves, model.also(halves, 1)):
+        for _ in range(9):
+            x = model.op("add", x, tensor, out="B T")
+    model.output(x)
+    opened, closed = parsed(to_dot(build(model.trace()))), parsed(to_dot(build(model.trace()), depth=1))
+    assert opened.get_node("split_1").attr["label"] == (
+        '<b>masks</b><br/><font point-size="9">Masks, 7 parameters<br/>split<br/>= split_1</font>'
+    )
+    assert opened.get_node("split_1.1 for add_12").attr["label"] == "split_1 2"
+    assert closed.get_node("@masks.0 for add_4").attr["label"] == "masks 1"
 
 
 def test_a_tensor_that_few_read_is_drawn_as_lines():
