@@ -49,7 +49,7 @@ def render_text(
     beside the names; `locations` adds the source line of each operator.
     """
     lines = _lines(graph, depth=depth, sizes=sizes, locations=locations)
-    return "\n".join("".join(text for text, _ in line).rstrip() for line in lines)
+    return "\n".join("".join(text for text, _ in line) for line in lines)
 
 
 def render_rich(
@@ -75,7 +75,7 @@ def _lines(
     yield []
     rows = list(_rows(shown, labels, locations=locations))
     widths = _widths(rows)
-    yield from (_line(row, widths) for row in rows)
+    yield from (_trimmed(_line(row, widths)) for row in rows)
     yield []
     yield from _closing(graph)
 
@@ -152,6 +152,13 @@ def _line(row: Row, widths: list[int]) -> list[Segment]:
         (f"  {reads:<{width['reads']}}" if width["reads"] else "", "dim"),
         (f"  {where}" if where else "", "dim italic"),
     ]
+
+
+def _trimmed(line: list[Segment]) -> list[Segment]:
+    """Without the last columns' padding: a narrow terminal would wrap it."""
+    while line and not line[-1][0].rstrip():
+        line.pop()
+    return [*line[:-1], (line[-1][0].rstrip(), line[-1][1])]
 
 
 def _closing(graph: nx.MultiDiGraph) -> Iterator[list[Segment]]:
