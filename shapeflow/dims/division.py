@@ -32,9 +32,7 @@ if TYPE_CHECKING:
     from shapeflow.dims.polynomial import Terms
 
 
-_MOST_TURNS = (
-    3  # of sign in one division: after a turn more of a long denominator may come out, and the sign be minus again
-)
+_MOST_TURNS = 3  # of sign in one division: after one, more of a long denominator may come out and turn it again
 
 
 def floor_divide(numerator: Expr, denominator: Expr, *, turns: int = _MOST_TURNS) -> Expr:
@@ -81,7 +79,7 @@ def _split(numerator: Expr, denominator: Expr) -> tuple[Expr, Expr] | None:
 
 
 def _split_by_number(numerator: Expr, divisor: int) -> tuple[Expr, Expr]:
-    """The same where the numerator holds related divisions, so that its coefficients alone do not tell what it leaves."""
+    """The same for a numerator with related divisions: its coefficients alone do not tell what it leaves."""
     _, rest = divide(shortest(numerator.coefficients, divisor), {(): divisor})
     whole = shortest(add_multiple(numerator.coefficients, rest, (), -1))
     return numerator.from_terms(divide_out(whole, (), divisor)), numerator.from_terms(rest)

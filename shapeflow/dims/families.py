@@ -137,7 +137,7 @@ def _all_divisions(terms: Iterable[Monomial]) -> set[FloorDiv]:
 
 
 def _where(terms: Terms, atom: FloorDiv, forms: list[_Form]) -> list[Monomial]:
-    """The monomials with this division as a plain factor; squared, or times another of its family, it stays as it is."""
+    """The monomials with this division as a plain factor; squared, or times one of its family, it is left alone."""
     others = {form.atom for form in forms} - {atom}
     return [term for term in terms if (atom, 1) in term and all(other not in others for other, _ in term)]
 

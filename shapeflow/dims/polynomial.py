@@ -118,8 +118,8 @@ def divide_out(terms: Terms, monomial: Monomial, divisor: int) -> Terms:
 
 
 def common_monomial(monomials: Iterable[Monomial]) -> Monomial:
-    """The greatest monomial that divides all of them."""
-    first, *others = monomials
+    """The greatest monomial that divides all of them; of none it is 1."""
+    first, *others = [*monomials] or [()]
     for monomial in others:
         if not first:
             break
