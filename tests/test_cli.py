@@ -1,7 +1,6 @@
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from textwrap import dedent
 
@@ -91,7 +90,7 @@ def shapeflow(*arguments: str, cwd: Path = ROOT, **options) -> subprocess.Comple
     """The real command in a process of its own."""
     command = [sys.executable, "-c", "from shapeflow.cli import main; main()", *arguments]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "80"}
-    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120, **options)
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=240, **options)
 
 
 def test_help_answers_at_once_without_torch() -> None:
@@ -99,13 +98,13 @@ def test_help_answers_at_once_without_torch() -> None:
     code = f"import sys; import shapeflow.cli; {call}; assert 'torch' not in sys.modules"
     seconds = []
     for _ in range(3):
-        began = time.perf_counter()
+        before = os.times()
         answer = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
-        seconds.append(time.perf_counter() - began)
-    assert answer.returncode == 0, answer.stderr
-    for command in ("trace", "draw", "params"):
-        assert f"\n  {command} " in answer.stdout
-    assert min(seconds) < 0.5  # 0.2 alone on a machine; others may be running
+        after = os.times()  # the processor's time, as other tests run on the other core
+        seconds.append(after.children_user + after.children_system - before.children_user - before.children_system)
+        assert answer.returncode == 0, answer.stderr
+        assert all(f"\n  {command} " in answer.stdout for command in ("trace", "draw", "params"))
+    assert min(seconds) < 0.3
 
 
 def test_version() -> None:

@@ -1,4 +1,7 @@
-"""Every example of the README runs: Python blocks as they are, shell blocks through the command line."""
+"""Every example of the README runs: Python blocks as they are, shell blocks through the command line.
+
+A block of text is what the command above it prints, or the beginning of it.
+"""
 
 import re
 import shlex
@@ -24,7 +27,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_languages() -> None:
-    assert {language for language, _ in BLOCKS} == {"bash", "python"}
+    assert {language for language, _ in BLOCKS} == {"bash", "python", "text"}
 
 
 @pytest.mark.parametrize("text", [text for language, text in BLOCKS if language == "python"])
@@ -37,6 +40,15 @@ def test_shapeflow_commands(checkout: Path, command: str) -> None:
     answer = CliRunner().invoke(app, shlex.split(command)[1:])
     assert answer.exit_code == 0, answer.output
     assert answer.stdout
+
+
+PRINTED = [(BLOCKS[i - 1][1].splitlines()[-1], text) for i, (language, text) in enumerate(BLOCKS) if language == "text"]
+
+
+@pytest.mark.parametrize(("command", "text"), PRINTED)
+def test_printed_text(checkout: Path, command: str, text: str) -> None:
+    answer = CliRunner().invoke(app, shlex.split(command)[1:])
+    assert answer.stdout.startswith(text)
 
 
 def test_the_other_commands_are_what_ci_runs() -> None:
