@@ -4,7 +4,8 @@
     (d*q + r) % d = r % d           (x % (a*k)) % k = x % k          (x*k) % (y*k) = k*(x % y)
     -(-x//k) = (x + k - 1)//k       x//y = 0 where 0 <= x < y
 
-Each is used only where it holds for all sizes of at least 1; `Expr` itself is met through its operands alone.
+Sums of divisions are not brought to one form (`H//2 + (H + 1)//2` stays): it would cost every addition.
+Each rule is used only where it holds for all sizes of at least 1; `Expr` itself is met through its operands alone.
 """
 
 from __future__ import annotations
@@ -15,16 +16,13 @@ from typing import TYPE_CHECKING
 from shapeflow.dims import interval
 from shapeflow.dims.atoms import FloorDiv, Mod
 from shapeflow.dims.bounds import is_natural
-from shapeflow.dims.families import may_shorten, shortest
 from shapeflow.dims.polynomial import (
-    add_multiple,
     common_divisor,
     common_monomial,
     divide,
-    divide_monomials,
     divide_out,
+    first_monomial,
     leading_monomial,
-    reading_order,
 )
 
 if TYPE_CHECKING:
@@ -32,18 +30,17 @@ if TYPE_CHECKING:
     from shapeflow.dims.polynomial import Terms
 
 
-_MOST_TURNS = 3  # of sign in one division: after one, more of a long denominator may come out and turn it again
-
-
-def floor_divide(numerator: Expr, denominator: Expr, *, turns: int = _MOST_TURNS) -> Expr:
+def floor_divide(numerator: Expr, denominator: Expr) -> Expr:
     if denominator.constant == 1:
         return numerator
     if numerator.constant is not None and denominator.constant is not None:
         return numerator.const(numerator.constant // denominator.constant)
     if _leads_negative(denominator):
         return floor_divide(-numerator, -denominator)
-    quotient, rest = _split(numerator, denominator) or (numerator.const(0), numerator)
-    return quotient + _divide_rest(rest, denominator, turns) if rest.coefficients else quotient
+    if (split := _split(numerator, denominator)) is None:
+        return _divide_rest(numerator, denominator)
+    quotient, rest = split
+    return quotient + _divide_rest(rest, denominator) if rest.coefficients else quotient
 
 
 def modulo(numerator: Expr, denominator: Expr) -> Expr:
@@ -71,18 +68,9 @@ def _split(numerator: Expr, denominator: Expr) -> tuple[Expr, Expr] | None:
     `a//(a + b)` stays.
     """
     quotient, rest = divide(numerator.coefficients, denominator.coefficients)
-    if denominator.constant is not None and may_shorten(numerator.coefficients):
-        return _split_by_number(numerator, denominator.constant)
     if not quotient or (denominator.n_terms > 1 and len(rest) >= numerator.n_terms):
         return None
     return numerator.from_terms(quotient), numerator.from_terms(rest)
-
-
-def _split_by_number(numerator: Expr, divisor: int) -> tuple[Expr, Expr]:
-    """The same for a numerator with related divisions: its coefficients alone do not tell what it leaves."""
-    _, rest = divide(shortest(numerator.coefficients, divisor), {(): divisor})
-    whole = shortest(add_multiple(numerator.coefficients, rest, (), -1))
-    return numerator.from_terms(divide_out(whole, (), divisor)), numerator.from_terms(rest)
 
 
 def _rest(numerator: Expr, denominator: Expr) -> Expr:
@@ -90,50 +78,47 @@ def _rest(numerator: Expr, denominator: Expr) -> Expr:
     return numerator if split is None else split[1]
 
 
-def _divide_rest(rest: Expr, denominator: Expr, turns: int) -> Expr:
+def _divide_rest(rest: Expr, denominator: Expr) -> Expr:
     """`rest // denominator` where no more of the denominator can be taken out of rest."""
     if (shared := _common_factor(rest, denominator)) is not None:
         rest, denominator = _without(rest, shared), _without(denominator, shared)
-        return rest if denominator.constant == 1 else _divide_rest(rest, denominator, turns)
+        if denominator.constant == 1:
+            return rest
     if (known := _constant_quotient(rest, denominator)) is not None:
         return rest.const(known)
     if _is_positive(denominator):
-        if denominator.constant is None and turns and _should_mirror(rest, denominator):
-            return -1 - floor_divide(-rest - 1, denominator, turns=turns - 1)
-        if (shared := _ceil_factor(rest, denominator)) is not None:
-            return floor_divide(_without(rest + 1, shared) - 1, _without(denominator, shared))
+        if _should_flip(rest, denominator):
+            return -floor_divide(denominator - rest - 1, denominator)
         if (nested := _nested_division(rest, denominator)) is not None:
             return nested
     return rest.from_atom(FloorDiv(rest, denominator))
 
 
 def _modulo_of_rest(rest: Expr, denominator: Expr) -> Expr:
+    """`(-x) % k` is the division that it stands for: padding to a multiple, `x + (-x) % k`, is `k*((x - 1)//k + 1)`.
+
+    So is `x % 2`, which equals `(-x) % 2`.
+    """
     if (shared := _common_factor(rest, denominator)) is not None:
         smaller = _without(rest, shared)
         return shared * modulo(smaller, _without(denominator, shared)) + (rest - shared * smaller)
     if (known := _constant_quotient(rest, denominator)) is not None:
         return rest - known * denominator
+    if denominator.constant == 2:
+        return denominator * floor_divide(rest + 1, denominator) - rest
+    if _is_positive(denominator) and _should_flip(rest, denominator):
+        return rest - denominator * floor_divide(rest, denominator)
     return rest.from_atom(Mod(rest, denominator))
 
 
 def _common_factor(rest: Expr, denominator: Expr) -> Expr | None:
-    """What divides both. A number need not divide the constant of rest, which is then rounded, if all is positive."""
+    """What divides both. A positive denominator's part need not divide the constant of rest, which is then rounded."""
     top, bottom = rest.coefficients, denominator.coefficients
     divisor = common_divisor(top, common_divisor(bottom, bottom.get((), 0)))
-    constant = top.get((), 0)
-    if divisor > 1 and constant % divisor and not _is_positive(denominator):
-        divisor = gcd(divisor, constant)
+    if divisor > 1 and top.get((), 0) % divisor and not _is_positive(denominator):
+        divisor = gcd(divisor, top[()])
     shared = () if denominator.constant is not None else common_monomial([*bottom, *top])
     return None if divisor == 1 and not shared else rest.from_terms({shared: divisor})
-
-
-def _ceil_factor(rest: Expr, denominator: Expr) -> Expr | None:
-    """k in the ceil division `(x*k - 1)//(y*k)`, which is `(x - 1)//y`."""
-    if denominator.constant is not None or rest.coefficients.get(()) != -1 or rest.n_terms == 1:
-        return None
-    shared = common_monomial([*denominator.coefficients, *filter(None, rest.coefficients)])
-    positive = shared and all((atom.range[0] or 0) > 0 for atom, _ in shared)
-    return rest.from_terms({shared: 1}) if positive else None
 
 
 def _without(expr: Expr, factor: Expr) -> Expr:
@@ -151,24 +136,15 @@ def _constant_quotient(numerator: Expr, denominator: Expr) -> int | None:
     low, high = interval.floor_divide(numerator.range, denominator.range)
     if low == high and low is not None:
         return low
-    if denominator.constant is not None or not _is_positive(denominator) or not interval.is_natural(numerator.range):
+    if denominator.constant is not None or not _is_positive(denominator) or (numerator.range[0] or -1) < 0:
         return None
     return 0 if is_natural(denominator - numerator - 1) else None
 
 
-def _should_mirror(rest: Expr, denominator: Expr) -> bool:
-    """Whether to write `-1 - (-r - 1)//d` for `r//d`: of a ceil division and its negative one form is to remain.
-
-    The first term decides: it should be positive, or as a fraction of d less than a half, where d goes into its atoms.
-    (Division by a number, where all terms are such, leaves that to `families`.)
-    """
-    lead, divisor = next(iter(denominator.coefficients.items()))
-    for monomial in sorted(rest.coefficients, key=reading_order):
-        coefficient = rest.coefficients[monomial]
-        is_fraction = denominator.n_terms == 1 and divide_monomials(monomial, lead) is not None
-        if not is_fraction or 2 * coefficient != divisor:
-            return 2 * coefficient > divisor if is_fraction else coefficient < 0
-    return False
+def _should_flip(rest: Expr, denominator: Expr) -> bool:
+    """Whether to write `-((d - 1 - r)//d)` for `r//d`, so that of a ceil division and its negative one form remains."""
+    coefficient = rest.coefficients[first_monomial(rest.coefficients)]
+    return coefficient < 0 if denominator.constant is None else 2 * coefficient > denominator.constant
 
 
 def _nested_division(rest: Expr, denominator: Expr) -> Expr | None:

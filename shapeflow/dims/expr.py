@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from shapeflow.dims import extremes, interval, printing, substitution
 from shapeflow.dims.atoms import Atom, Symbol, symbols_in
 from shapeflow.dims.division import floor_divide, modulo
-from shapeflow.dims.families import may_shorten, shortest
 from shapeflow.dims.interning import Interned
 from shapeflow.dims.interval import Interval
 from shapeflow.dims.polynomial import multiply, reading_order
@@ -59,8 +58,6 @@ class Expr:
         known = _EXPRS.find(key)
         if known is not None:
             return known
-        if may_shorten(terms) and (short := shortest(terms)) != terms:
-            return Expr.from_terms(short)
         return _EXPRS.keep(key, _new(terms))
 
     def __add__(self, other: Expr | int) -> Expr:

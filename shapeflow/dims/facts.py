@@ -8,12 +8,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from shapeflow.dims.atoms import Atom, FloorDiv, Mod, Symbol, children
 from shapeflow.dims.expr import Expr
-from shapeflow.dims.relation import Relation
+from shapeflow.dims.relation import Relation, divisions
 
 Bounds = tuple[int | None, int | None]
 LATEST = 64
@@ -41,7 +41,7 @@ class Facts:
             self._learn_limit(difference)
         else:
             self.zero |= {difference, -difference}
-            self.divisible |= set(_divisions(difference))
+            self.divisible |= set(divisions(difference))
             self._learn_value(difference)
 
     def _learn_value(self, difference: Expr) -> None:
@@ -131,18 +131,6 @@ class Facts:
                 if low is not None and low >= 0:
                     return True
         return False
-
-
-def _divisions(difference: Expr) -> Iterator[tuple[Expr, Expr]]:
-    """The `n`, `k` for which `difference == 0` says that `k` divides `n`."""
-    for monomial, _ in difference.terms:
-        for atom, power in monomial:
-            if isinstance(atom, Mod) and power == 1 and len(difference.terms) == len(monomial) == 1:
-                yield atom.numerator, atom.denominator
-            if isinstance(atom, FloorDiv) and power == 1:
-                rest = atom.numerator - atom.denominator * (atom.numerator // atom.denominator)
-                if rest is difference or -rest is difference:
-                    yield atom.numerator, atom.denominator
 
 
 def _is(atom: object, numerator: Expr, denominator: Expr) -> bool:

@@ -6,6 +6,7 @@ T <= 512
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import gcd
 
@@ -96,18 +97,28 @@ class Relation:
 
     def _as_remainder(self) -> Expr | None:
         """`n % k` when the difference says that `k * (n // k)` equals `n`."""
-        terms = self.difference.terms
         if self.operator not in ("==", "!="):
             return None
-        for monomial, _ in terms:
-            for atom, power in monomial:
-                if isinstance(atom, Mod) and power == 1 and len(terms) == 1 and len(monomial) == 1:
-                    return atom.numerator % atom.denominator
-                if isinstance(atom, FloorDiv) and power == 1:
-                    rest = atom.numerator - atom.denominator * (atom.numerator // atom.denominator)
-                    if rest is self.difference or -rest is self.difference:
-                        return atom.numerator % atom.denominator
-        return None
+        found = next(divisions(self.difference), None)
+        return None if found is None else _plain_remainder(*found)
+
+
+def divisions(difference: Expr) -> Iterator[tuple[Expr, Expr]]:
+    """The `n`, `k` for which `difference == 0` says no more and no less than that `k` divides `n`."""
+    for monomial, _ in difference.terms:
+        for atom, power in monomial:
+            if isinstance(atom, Mod) and power == 1 and len(difference.terms) == len(monomial) == 1:
+                yield atom.numerator, atom.denominator
+            if isinstance(atom, FloorDiv) and power == 1:
+                rest = atom.numerator - atom.denominator * Expr.from_atom(atom)
+                for left in (rest - difference, rest + difference):  # rest is the remainder, from 0 to k - 1
+                    if left.constant is not None and 0 <= left.constant < (atom.denominator.constant or 1):
+                        yield atom.numerator - left, atom.denominator
+
+
+def _plain_remainder(numerator: Expr, denominator: Expr) -> Expr:
+    """`n % k` for the reader, also where arithmetic would write it as a division."""
+    return Expr.from_atom(Mod(numerator, denominator))
 
 
 def _split(difference: Expr) -> tuple[Expr, Expr]:

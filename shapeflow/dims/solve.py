@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from shapeflow.dims.atoms import Mod, Symbol
+from shapeflow.dims.atoms import Symbol
 from shapeflow.dims.env import DimEnv
 from shapeflow.dims.expr import Expr
 
@@ -21,7 +21,7 @@ def solve(difference: Expr, env: DimEnv) -> tuple[str, int] | None:
     if len(symbols) != 1 or len(difference.symbols) != 1:
         return None
     (symbol,) = symbols
-    if any(isinstance(atom, Mod) for monomial, _ in difference.terms for atom, _ in monomial):
+    if any(not isinstance(atom, Symbol) for monomial, _ in difference.terms for atom, _ in monomial):
         return _search(difference, symbol, env)
     zero, one = (difference.evaluate({symbol: number}) for number in (0, 1))
     slope = one - zero
