@@ -37,6 +37,8 @@ def floor_divide(numerator: Expr, denominator: Expr) -> Expr:
         return numerator.const(numerator.constant // denominator.constant)
     if _leads_negative(denominator):
         return floor_divide(-numerator, -denominator)
+    if denominator.constant == 2 and numerator.coefficients[first_monomial(numerator.coefficients)] < 0:
+        return -floor_divide(1 - numerator, denominator)  # else (-H)//2 would be H//2 - H, and its negative no ceil
     if (split := _split(numerator, denominator)) is None:
         return _divide_rest(numerator, denominator)
     quotient, rest = split
