@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -178,7 +179,7 @@ class Attempt:
             return self._enter(path, fake_like(self.mode, value, value.device), node)
         if isinstance(value, tuple | list) and not hasattr(value, "_fields"):
             return type(value)(
-                self._fill(f"{path}_{index}", item, graph.call_function(operator.getitem, (node, index)))
+                self._fill(f"{path}[{index}]", item, graph.call_function(operator.getitem, (node, index)))
                 for index, item in enumerate(value)
             )
         if isinstance(value, dict):
@@ -224,8 +225,9 @@ class Attempt:
 
     def _from_spec(self, path: str, spec: TensorSpec) -> torch.Tensor:
         dtype = getattr(torch, spec.dtype)
+        unnamed = re.sub(r"\W+", "_", path).strip("_")
         sizes = [
-            self.env.number(self._size(f"{path}_{axis}", (axis, len(spec.dims)), dim))
+            self.env.number(self._size(f"{unnamed}_{axis}", (axis, len(spec.dims)), dim))
             for axis, dim in enumerate(spec.dims)
         ]
         with torch._C.DisableTorchFunction():

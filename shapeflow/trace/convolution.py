@@ -54,7 +54,8 @@ def _each(values: Sequence[Any], count: int) -> Sequence[Any]:
 def _check_ranks(x: torch.Tensor, weight: torch.Tensor) -> None:
     if x.dim() != weight.dim():
         raise RuntimeError(
-            f"Expected {weight.dim()}D (batched) input to conv{weight.dim() - 2}d, but got input of size {list(x.shape)}"
+            f"Expected {weight.dim()}D (batched) input to conv{weight.dim() - 2}d, but got input of size "
+            f"{list(x.shape)}"
         )
 
 

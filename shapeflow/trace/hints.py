@@ -43,14 +43,13 @@ class Hints:
         return number
 
     def _free(self, axis: int, rank: int) -> int:
-        sizes = RUNGS[self.rung]
+        first, *others = RUNGS[self.rung]
         if axis == 0:
             return next(self._primes(BATCH_FROM))
-        if len(sizes) > 1:
-            least = min(sizes)
-            used = [n for n in self.chosen.values() if n >= least]
-            return sizes[min(len(used), len(sizes) - 1)]
-        return next(self._primes(max(sizes[0], IMAGE_FROM if rank >= 4 and axis >= 2 else 0)))
+        if others:
+            images = [number for number in self.chosen.values() if number >= first]
+            return (first, *others)[min(len(images), len(others))]
+        return next(self._primes(max(first, IMAGE_FROM if rank >= 4 and axis >= 2 else 0)))
 
     def _primes(self, start: int) -> Iterator[int]:
         """Primes from `start` on that are neither taken nor near a constant of the model."""

@@ -79,7 +79,12 @@ class View:
     # Nodes and edges
 
     def _unique_names(self) -> dict[int, str]:
-        return {id(record): str(record.node) for record in self.kept.values() if record.node is not None}
+        """The fx node's name; for a tensor inside an input the way to it (`batch.ids`, `images[0]`)."""
+        return {
+            id(record): record.path if record.kind == "input" else str(record.node)
+            for record in self.kept.values()
+            if record.node is not None
+        }
 
     def shape(self, record: Record, index: int) -> Shape:
         return Shape(tuple(self.shapes[id(record), index]), record.outputs[index].shape.dtype)
