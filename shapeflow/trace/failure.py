@@ -8,8 +8,6 @@ GPT: RuntimeError in blocks.1.attn (MultiHeadSelfAttention), at linear
 
 from __future__ import annotations
 
-from typing import Any
-
 from shapeflow.errors import TraceError
 from shapeflow.torch_private import NO_FAKE_KERNEL
 from shapeflow.trace.attempt import Attempt
@@ -55,23 +53,21 @@ def _where(error: Exception, failed: Failure | None) -> list[str]:
 
 
 def _what(error: Exception, failed: Failure | None) -> list[str]:
-    lines = []
-    if failed is not None:
-        lines.append(f"    {_operator(failed.operator)}({_arguments(failed)})")
-    if isinstance(error, NO_FAKE_KERNEL):
-        operator = error.args[0] if error.args else "the operator"
-        lines += [
-            f"    {operator} has no fake kernel: it cannot tell its output's shape without running",
-            f'    register one with torch.library.register_fake("{_qualified(operator)}") and return an empty tensor',
-        ]
-    else:
-        lines += [f"    {line}" for line in str(error).strip().splitlines()]
-    return lines
+    lines = [] if failed is None else [f"    {_operator(failed.operator)}({_arguments(failed)})"]
+    if isinstance(error, NO_FAKE_KERNEL) or "no fake impl registered" in str(error):
+        return lines + _how_to_register(error, failed)
+    return [*lines, *(f"    {line}" for line in str(error).strip().splitlines())]
 
 
-def _qualified(operator: Any) -> str:
-    name = str(operator).removeprefix("torch.ops.")
-    return name.replace(".", "::", 1).partition(".")[0]
+def _how_to_register(error: Exception, failed: Failure | None) -> list[str]:
+    """An operator that torch cannot run on fake tensors: its name, and what would make it run."""
+    operator = error.args[0] if isinstance(error, NO_FAKE_KERNEL) and error.args else failed and failed.function
+    name = str(operator).removeprefix("torch.ops.").replace(".", "::", 1).partition(".")[0]
+    return [
+        f"    {name} has no fake kernel, so its output's shape is unknown without running it; register one:",
+        f'        @torch.library.register_fake("{name}")',
+        "        def _(x): return torch.empty_like(x)  # whatever shape and dtype the operator gives",
+    ]
 
 
 def _arguments(failed: Failure) -> str:
@@ -90,7 +86,9 @@ def _path(trace: Trace) -> list[str]:
     steps = [node for node in trace.nodes if node.kind == "operator"]
     if not steps:
         return []
-    lines = [f"the path so far ({len(steps)} operators, the last {min(LAST_STEPS, len(steps))}):"]
+    count = f"{len(steps)} operator{'s' if len(steps) > 1 else ''}"
+    last = f", the last {LAST_STEPS}" if len(steps) > LAST_STEPS else ""
+    lines = [f"the path so far ({count}{last}):"]
     for node in steps[-LAST_STEPS:]:
         shapes = ", ".join(str(shape) or "scalar" for shape in node.outputs)
         lines.append(f"    {node.module or trace.name}: {node.operator} -> {shapes}")

@@ -200,7 +200,7 @@ class Recorder(TorchFunctionMode):
             return func(*args, **kwargs)
         except Exception as error:  # any: the note says where in the model it arose, the error goes on
             if self.failed is None or self.failed.error is not error:
-                self.failed = Failure(error, name_of(func), args, kwargs, self.modules.scopes, found)
+                self.failed = Failure(error, func, args, kwargs, self.modules.scopes, found)
             raise
 
     # Notes
@@ -260,13 +260,15 @@ class Recorder(TorchFunctionMode):
 class Failure:
     """The operator that raised, with what it was given."""
 
-    __slots__ = ("args", "error", "kwargs", "operator", "place", "scopes")
+    __slots__ = ("args", "error", "function", "kwargs", "place", "scopes")
 
-    def __init__(
-        self, error: Exception, operator: str, args: Any, kwargs: Any, scopes: Any, found: Place | None
-    ) -> None:
-        self.error, self.operator, self.scopes, self.place = error, operator, scopes, found
+    def __init__(self, error: Exception, function: Any, args: Any, kwargs: Any, scopes: Any, found: Any) -> None:
+        self.error, self.function, self.scopes, self.place = error, function, scopes, found
         self.args, self.kwargs = args, kwargs
+
+    @property
+    def operator(self) -> str:
+        return name_of(self.function)
 
 
 def _tensors_in(value: Any, path: tuple[Any, ...] = ()) -> Any:

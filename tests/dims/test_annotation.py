@@ -347,7 +347,7 @@ class Built:
         functools.partial(checked, scale=2.0),
         functools.partial(functools.partial(Model.forward, Model()), scale=3.0),
     ],
-    ids=repr,
+    ids=lambda function: re.sub(r" at 0x\w+", "", repr(function)),
 )
 def test_annotations_of_a_signature_are_objects(function):
     parameters = signature_of(function).parameters
