@@ -239,6 +239,12 @@ def test_strides_look_channels_last_where_torch_goes_on_in_channels_last(x):
     assert F.interpolate(x, scale_factor=1, mode="nearest").stride() == wanted.stride()
 
 
+def test_an_image_of_one_pixel_and_one_channel_is_taken_for_contiguous():
+    """Its strides say both; torch settles for the usual layout (c10/core/MemoryFormat.h)."""
+    assert layout.is_channels_last_strides([3, 1, 1, 1], [1, 1, 1, 1]) is False
+    assert layout.is_channels_last_strides([3, 2, 1, 1], [2, 1, 2, 2]) is True
+
+
 @settings(deadline=None, max_examples=24)
 @given(st.permutations(range(4)))
 def test_symbolic_tensors_say_of_their_layout_what_real_ones_say(order):

@@ -256,6 +256,7 @@ def test_the_surroundings_are_as_before(mode):
     before = surroundings()
     trace(model, mode)
     assert surroundings() == before
+    assert not {"isinstance", "len", "int", "float", "range"} & globals().keys()
 
 
 def test_the_surroundings_are_ours_meanwhile():
