@@ -11,6 +11,7 @@ from __future__ import annotations
 from shapeflow.errors import TraceError
 from shapeflow.torch_private import NO_FAKE_KERNEL
 from shapeflow.trace.attempt import Attempt
+from shapeflow.trace.functions import operator_name
 from shapeflow.trace.recorder import Failure
 from shapeflow.trace.result import Scope, Trace
 from shapeflow.trace.source import location, place_of_error
@@ -34,16 +35,12 @@ def failure(attempt: Attempt) -> TraceError:
 
 def _headline(attempt: Attempt, error: Exception, failed: Failure | None) -> str:
     scopes = failed.scopes if failed is not None else attempt.stack.failing or ()
-    at = f", at {_operator(failed.operator)}" if failed is not None else ""
+    at = f", at {operator_name(failed.function)}" if failed is not None else ""
     return f"{attempt.subject.name}: {type(error).__name__} in {_module(scopes)}{at}"
 
 
 def _module(scopes: tuple[Scope, ...]) -> str:
     return f"{scopes[-1].path} ({scopes[-1].kind})" if scopes else "forward"
-
-
-def _operator(name: str) -> str:
-    return name.strip("_") or name
 
 
 def _where(error: Exception, failed: Failure | None) -> list[str]:
@@ -53,7 +50,7 @@ def _where(error: Exception, failed: Failure | None) -> list[str]:
 
 
 def _what(error: Exception, failed: Failure | None) -> list[str]:
-    lines = [] if failed is None else [f"    {_operator(failed.operator)}({_arguments(failed)})"]
+    lines = [] if failed is None else [f"    {operator_name(failed.function)}({_arguments(failed)})"]
     if isinstance(error, NO_FAKE_KERNEL) or "no fake impl registered" in str(error):
         return lines + _how_to_register(error, failed)
     return [*lines, *(f"    {line}" for line in str(error).strip().splitlines())]

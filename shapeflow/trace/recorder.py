@@ -137,9 +137,9 @@ class Recorder(TorchFunctionMode):
             return self._remembered(func, args, kwargs, entry, tensors, place(3))
         found = place(3)
         self.operator = func.__name__
-        fresh = len(self.env.fresh)
+        asked = self.values.sizes.asked
         result = self._run(func, args, kwargs, found)
-        if "out" in kwargs or len(self.env.fresh) != fresh:
+        if "out" in kwargs or self.values.sizes.asked != asked:
             return self._record(func, args, kwargs, result, found)
         if self.operator in WRITTEN_SIZES and type(result) is FakeTensor:
             self._keep_written_sizes(result, args[1:])
@@ -265,11 +265,6 @@ class Failure:
     def __init__(self, error: Exception, function: Any, args: Any, kwargs: Any, scopes: Any, found: Any) -> None:
         self.error, self.function, self.scopes, self.place = error, function, scopes, found
         self.args, self.kwargs = args, kwargs
-
-    @property
-    def operator(self) -> str:
-        return name_of(self.function)
-
 
 def _tensors_in(value: Any, path: tuple[Any, ...] = ()) -> Any:
     """Each tensor with the way to it, through tuples, lists and dicts."""

@@ -23,10 +23,14 @@ FRESH_HINTS = (2, 3, 5, 7)
 
 
 class FreshSizes:
-    """Rules by `torch.ops` overload; each gives an empty output with fresh dims where values would decide."""
+    """Rules by `torch.ops` overload; each gives an empty output with fresh dims where values would decide.
+
+    `asked` counts the questions about values: an operator that asked one is never remembered.
+    """
 
     def __init__(self, env: DimEnv) -> None:
         self.env = env
+        self.asked = 0
         self.rules: dict[Any, Callable[..., Any]] = {
             aten.nonzero.default: self._nonzero,
             aten.masked_select.default: self._masked_select,
@@ -48,6 +52,7 @@ class FreshSizes:
 
     def fresh(self, origin: str, *, numel: Any = None, low: int = 0) -> Expr:
         """A new dim, at most as large as `numel` in this run."""
+        self.asked += 1
         hint = FRESH_HINTS[len(self.env.fresh) % len(FRESH_HINTS)]
         if numel is not None:
             hint = max(min(hint, hint_of(numel)), 1)
@@ -55,6 +60,7 @@ class FreshSizes:
 
     def _rows(self, mask: torch.Tensor, origin: str) -> torch.SymInt:
         """The number of true elements: the same dim each time the same mask is used."""
+        self.asked += 1
         note = traced(mask)
         if note is not None and note.rows is not None:
             return note.rows
@@ -135,6 +141,7 @@ class FreshSizes:
 
     def _scalar(self, mode: Any, tensor: torch.Tensor) -> Any:
         """A number that torch itself reads inside an operator: `one_hot` without a class count, a size in a tensor."""
+        self.asked += 1
         note = traced(tensor)
         if note is not None and note.value is not None:
             return note.value
