@@ -20,9 +20,11 @@ from shapeflow.dims.polynomial import (
     common_divisor,
     common_monomial,
     divide,
+    divide_monomials,
     divide_out,
     first_monomial,
     leading_monomial,
+    reading_order,
 )
 
 if TYPE_CHECKING:
@@ -37,8 +39,8 @@ def floor_divide(numerator: Expr, denominator: Expr) -> Expr:
         return numerator.const(numerator.constant // denominator.constant)
     if _leads_negative(denominator):
         return floor_divide(-numerator, -denominator)
-    if denominator.constant == 2 and numerator.coefficients[first_monomial(numerator.coefficients)] < 0:
-        return -floor_divide(1 - numerator, denominator)  # else (-H)//2 would be H//2 - H, and its negative no ceil
+    if denominator.constant is not None and _is_negative_half(numerator.coefficients, denominator.constant):
+        return -1 - floor_divide(-numerator - 1, denominator)  # else -(-H//2) would be H - H//2 and no ceil division
     if (split := _split(numerator, denominator)) is None:
         return _divide_rest(numerator, denominator)
     quotient, rest = split
@@ -63,6 +65,14 @@ def _leads_negative(denominator: Expr) -> bool:
     return denominator.coefficients[leading_monomial(denominator.coefficients)] < 0
 
 
+def _is_negative_half(numerator: Terms, divisor: int) -> bool:
+    """Whether all that the divisor leaves is halves of it, of which the first is negative."""
+    if divisor % 2 or not any(coefficient < 0 for coefficient in numerator.values()):
+        return False
+    left = {monomial: c for monomial, c in numerator.items() if monomial and c % divisor}
+    return all(2 * c % divisor == 0 for c in left.values()) and bool(left) and left[first_monomial(left)] < 0
+
+
 def _split(numerator: Expr, denominator: Expr) -> tuple[Expr, Expr] | None:
     """`quotient, rest` with numerator = quotient * denominator + rest, or None where nothing divides.
 
@@ -84,13 +94,14 @@ def _divide_rest(rest: Expr, denominator: Expr) -> Expr:
     """`rest // denominator` where no more of the denominator can be taken out of rest."""
     if (shared := _common_factor(rest, denominator)) is not None:
         rest, denominator = _without(rest, shared), _without(denominator, shared)
-        if denominator.constant == 1:
-            return rest
+        return rest if denominator.constant == 1 else _divide_rest(rest, denominator)
     if (known := _constant_quotient(rest, denominator)) is not None:
         return rest.const(known)
     if _is_positive(denominator):
+        if (shared := _ceil_factor(rest, denominator)) is not None:
+            return floor_divide(_without(rest + 1, shared) - 1, _without(denominator, shared))
         if _should_flip(rest, denominator):
-            return -floor_divide(denominator - rest - 1, denominator)
+            return -1 - floor_divide(-rest - 1, denominator)
         if (nested := _nested_division(rest, denominator)) is not None:
             return nested
     return rest.from_atom(FloorDiv(rest, denominator))
@@ -123,6 +134,15 @@ def _common_factor(rest: Expr, denominator: Expr) -> Expr | None:
     return None if divisor == 1 and not shared else rest.from_terms({shared: divisor})
 
 
+def _ceil_factor(rest: Expr, denominator: Expr) -> Expr | None:
+    """k in the ceil division `(x*k - 1)//(y*k)`, which is `(x - 1)//y`."""
+    if denominator.constant is not None or rest.coefficients.get(()) != -1 or rest.n_terms == 1:
+        return None
+    shared = common_monomial([*denominator.coefficients, *filter(None, rest.coefficients)])
+    is_positive = shared and all((atom.range[0] or 0) > 0 for atom, _ in shared)
+    return rest.from_terms({shared: 1}) if is_positive else None
+
+
 def _without(expr: Expr, factor: Expr) -> Expr:
     ((monomial, divisor),) = factor.coefficients.items()
     return expr.from_terms(divide_out(expr.coefficients, monomial, divisor))
@@ -138,15 +158,23 @@ def _constant_quotient(numerator: Expr, denominator: Expr) -> int | None:
     low, high = interval.floor_divide(numerator.range, denominator.range)
     if low == high and low is not None:
         return low
-    if denominator.constant is not None or not _is_positive(denominator) or (numerator.range[0] or -1) < 0:
+    if denominator.constant is not None or not _is_positive(denominator) or not interval.is_natural(numerator.range):
         return None
     return 0 if is_natural(denominator - numerator - 1) else None
 
 
 def _should_flip(rest: Expr, denominator: Expr) -> bool:
-    """Whether to write `-((d - 1 - r)//d)` for `r//d`, so that of a ceil division and its negative one form remains."""
-    coefficient = rest.coefficients[first_monomial(rest.coefficients)]
-    return coefficient < 0 if denominator.constant is None else 2 * coefficient > denominator.constant
+    """Whether to write `-1 - (-r - 1)//d` for `r//d`, so that of a ceil division and its negative one form remains.
+
+    The first term decides: it should be positive, or as a part of d less than a half, where d goes into its atoms.
+    """
+    lead, divisor = next(iter(denominator.coefficients.items()))
+    for monomial in sorted(rest.coefficients, key=reading_order):
+        coefficient = rest.coefficients[monomial]
+        is_part = denominator.n_terms == 1 and divide_monomials(monomial, lead) is not None
+        if not is_part or 2 * coefficient != divisor:
+            return 2 * coefficient > divisor if is_part else coefficient < 0
+    return False
 
 
 def _nested_division(rest: Expr, denominator: Expr) -> Expr | None:

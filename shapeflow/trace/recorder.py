@@ -23,7 +23,7 @@ from shapeflow.trace.functions import WRITTEN_SIZES, Kind, body_of, kind_of, nam
 from shapeflow.trace.ledger import Ledger
 from shapeflow.trace.memo import Entry, Memo, alias_of, make
 from shapeflow.trace.modules import ModuleStack
-from shapeflow.trace.scalars import scalar_value
+from shapeflow.trace.scalars import note_origin
 from shapeflow.trace.source import Place, place
 from shapeflow.trace.traced import Traced, mark, size_key, traced
 from shapeflow.trace.values import ValueReader
@@ -49,6 +49,7 @@ class Recorder(TorchFunctionMode):
         self._bodies: dict[Any, Any] = {}
         self._known_symbols = 0
         values.recorder = self
+        values.scalars.read = self.writer.element
 
     # Which functions are recorded, and how
 
@@ -114,7 +115,8 @@ class Recorder(TorchFunctionMode):
             return self._record(func, args, kwargs, result, found)
         node = self.writer.call(func, args, kwargs)
         record = self.ledger.note(func, [tensor for _, tensor in _tensors_in((args, kwargs))], found, node)
-        known.signature, known.rows, known.real, known.value = self.signatures.of(target), None, None, None
+        known.signature = self.signatures.of(target)
+        known.rows = known.real = known.value = known.origin = None
         record.outputs = [known.signature]
         known.root.writer = record
         node.meta["val"] = target
@@ -185,7 +187,7 @@ class Recorder(TorchFunctionMode):
             if template.alias is not None:
                 known.root = vars(tensors[template.alias])["_traced"].root
             if single and not template.signature.sizes:
-                known.value = scalar_value(record.operator, args, kwargs)
+                note_origin(known, record.operator, args, kwargs)
             mark(output, known)
             record.outputs.append(template.signature)
             outputs.append(output)
@@ -222,7 +224,7 @@ class Recorder(TorchFunctionMode):
             if alias is not None and (origin := traced(read[alias])) is not None:
                 known.root = origin.root
             if not signature.sizes:
-                known.value = scalar_value(record.operator, args, kwargs)
+                note_origin(known, record.operator, args, kwargs)
             mark(output, known)
             record.outputs.append(signature)
         self._find_sources(outputs, node)
@@ -265,6 +267,7 @@ class Failure:
     def __init__(self, error: Exception, function: Any, args: Any, kwargs: Any, scopes: Any, found: Any) -> None:
         self.error, self.function, self.scopes, self.place = error, function, scopes, found
         self.args, self.kwargs = args, kwargs
+
 
 def _tensors_in(value: Any, path: tuple[Any, ...] = ()) -> Any:
     """Each tensor with the way to it, through tuples, lists and dicts."""

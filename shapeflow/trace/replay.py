@@ -27,6 +27,11 @@ def expect(value: Any, answer: Any, message: str) -> None:
         raise ReplayError(f"{message}: the trace assumed {answer}, here it is {found}")
 
 
+def unreadable(name: str) -> Any:
+    """A dim that torch found inside an operator, in a tensor that the graph does not see."""
+    raise ReplayError(f"{name} is a number that an operator read from a value inside it: the graph cannot tell it")
+
+
 def graph_module(attempt: Attempt) -> fx.GraphModule:
     """The recorded graph over the model's own parameters, buffers and constants."""
     writer = attempt.recorder.writer

@@ -31,6 +31,7 @@ class FreshSizes:
     def __init__(self, env: DimEnv) -> None:
         self.env = env
         self.asked = 0
+        self.scalar_value: Callable[[torch.Tensor], Any] = lambda tensor: None
         self.rules: dict[Any, Callable[..., Any]] = {
             aten.nonzero.default: self._nonzero,
             aten.masked_select.default: self._masked_select,
@@ -50,10 +51,10 @@ class FreshSizes:
         if torchvision is not None and hasattr(torchvision, "nms"):
             self.rules[torchvision.nms.default] = self._nms
 
-    def fresh(self, origin: str, *, numel: Any = None, low: int = 0) -> Expr:
+    def fresh(self, origin: str, *, numel: Any = None, low: int = 0, hint: int | None = None) -> Expr:
         """A new dim, at most as large as `numel` in this run."""
         self.asked += 1
-        hint = FRESH_HINTS[len(self.env.fresh) % len(FRESH_HINTS)]
+        hint = FRESH_HINTS[len(self.env.fresh) % len(FRESH_HINTS)] if hint is None else hint
         if numel is not None:
             hint = max(min(hint, hint_of(numel)), 1)
         return self.env.fresh_symbol("u", hint=hint, origin=origin, low=low)
@@ -142,9 +143,9 @@ class FreshSizes:
     def _scalar(self, mode: Any, tensor: torch.Tensor) -> Any:
         """A number that torch itself reads inside an operator: `one_hot` without a class count, a size in a tensor."""
         self.asked += 1
-        note = traced(tensor)
-        if note is not None and note.value is not None:
-            return note.value
+        value = self.scalar_value(tensor)
+        if value is not None:
+            return value
         if tensor.dtype.is_floating_point:
             return 1.0
         if tensor.dtype is torch.bool:

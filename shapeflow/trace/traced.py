@@ -55,10 +55,10 @@ class Traced:
     """The tensor's signature, its fx node, the record (and which output of it) that made it, and its storage's root.
 
     `root` is the tensor that a view looks into: a write through one is seen by all. `value` is the whole number in a
-    0-d tensor that is made of sizes, `rows` the number of true elements of a mask, `real` the tensor behind a fake.
+    0-d tensor, `origin` how it came about, `rows` the number of true elements of a mask, `real` the tensor behind a fake.
     """
 
-    __slots__ = ("index", "node", "real", "record", "root", "rows", "signature", "value", "writer")
+    __slots__ = ("index", "node", "origin", "real", "record", "root", "rows", "signature", "value", "writer")
 
     def __init__(self, signature: Signature, node: Any, record: Record, index: int) -> None:
         self.signature, self.node, self.record, self.index = signature, node, record, index
@@ -66,6 +66,7 @@ class Traced:
         self.writer: Record | None = None
         self.real: torch.Tensor | None = None
         self.rows: Any = None
+        self.origin: Any = None
         self.value: Any = None
 
 

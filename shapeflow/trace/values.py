@@ -16,6 +16,7 @@ import torch
 from shapeflow.dims.env import DimEnv
 from shapeflow.trace.branches import likely
 from shapeflow.trace.rules import FreshSizes, hint_of
+from shapeflow.trace.scalars import Scalars
 from shapeflow.trace.source import Place, place
 from shapeflow.trace.traced import traced
 
@@ -46,6 +47,8 @@ class ValueReader:
 
     def __init__(self, env: DimEnv, sizes: FreshSizes, flips: dict[Place, bool]) -> None:
         self.env, self.sizes, self.flips = env, sizes, flips
+        self.scalars = Scalars(sizes)
+        sizes.scalar_value = self.scalars.value
         self.assumptions: list[Assumption] = []
         self.taken: list[tuple[Place, bool]] = []
         self._visits: Counter[Place] = Counter()
@@ -96,6 +99,8 @@ class ValueReader:
         """The side of a branch to take: what an earlier attempt found, else what is likely not to raise."""
         where = place(4)
         args = self.recorder.ledger.admit(args)
+        if func.__name__ == "__bool__" and (truth := self.scalars.truth(args[0])) is not None:
+            return bool(truth)
         answer = self.flips.get(where) if where is not None else None
         if answer is None:
             answer = likely(where, self._subject(func, args))
@@ -127,9 +132,8 @@ class ValueReader:
         """The number in a tensor: a fresh dim for integers, an unknown float otherwise."""
         recorder = self.recorder
         (tensor,) = recorder.ledger.admit((tensor,))
-        note = traced(tensor)
-        if note is not None and note.value is not None:
-            return note.value
+        if (known := self.scalars.value(tensor)) is not None:
+            return known
         if tensor.dtype is torch.bool:
             return self._branch(torch.Tensor.__bool__, (tensor,), {})
         node = recorder.writer.graph.call_method("item", (recorder.writer.tensor(tensor),))
@@ -158,9 +162,8 @@ class ValueReader:
     def _certain(self, tensor: torch.Tensor, number: int) -> int:
         """The number in a tensor, taken as `number` where it is not made of sizes: Python wants it here and now."""
         (tensor,) = self.recorder.ledger.admit((tensor,))
-        note = traced(tensor)
-        if note is not None and note.value is not None:
-            return int(note.value)
+        if (known := self.scalars.value(tensor)) is not None:
+            return int(known)
         where = place(6)
         self._assume(torch.Tensor.item, (tensor,), {}, number, where)
         return number

@@ -25,7 +25,7 @@ from shapeflow.dims.expr import Expr
 from shapeflow.dims.floating import FLOAT_OPERATIONS, Call, FloatNode, Formula, Ratio
 from shapeflow.torch_private import FakeTensor
 from shapeflow.trace.functions import property_name
-from shapeflow.trace.replay import expect
+from shapeflow.trace.replay import expect, unreadable
 from shapeflow.trace.traced import Traced, traced
 
 ATOMIC: dict[type, Callable[..., Any]] = {FloorDiv: operator.floordiv, Mod: operator.mod, Max: max, Min: min}
@@ -135,6 +135,12 @@ class Writer:
         """Where a symbol's size comes from: an input's axis, or the operator that found it."""
         self._sources.setdefault(symbol, make)
 
+    def element(self, expr: Expr, tensor: torch.Tensor, index: tuple[int, ...]) -> None:
+        """A fresh dim that is an element of a tensor of whole numbers."""
+        (symbol,) = expr.symbols
+        node = self.graph.call_function(operator.getitem, (self.tensor(tensor), index))
+        self.source(symbol, lambda: self.graph.call_method("item", (node,)))
+
     def number(self, value: Any) -> Any:
         """A symbolic int, float or bool as a node."""
         node: Any = value.node
@@ -185,7 +191,8 @@ class Writer:
             return self.graph.create_node("call_function", int, (self.real(self.env.computed[symbol]),))
         known = self._lowered.get(symbol)
         if known is None:
-            known = self._lowered[symbol] = self._sources[symbol]()
+            make = self._sources.get(symbol) or (lambda: self.graph.call_function(unreadable, (symbol.name,)))
+            known = self._lowered[symbol] = make()
         return known
 
     def real(self, formula: Formula) -> Any:
