@@ -25,6 +25,7 @@ from shapeflow.dims.expr import Expr
 from shapeflow.dims.solve import solve
 from shapeflow.dims.spec import TensorSpec
 from shapeflow.torch_private import ShapeMode, fake_like, running
+from shapeflow.trace.conditions import telling
 from shapeflow.trace.hints import Hints
 from shapeflow.trace.inputs import Bound
 from shapeflow.trace.modules import ModuleStack, pin_attributes
@@ -129,6 +130,8 @@ class Attempt:
             assert known is not None
             record, index, signature = source_of(known)
             self.outputs.append((path, record, index, signature))
+        for guard in telling(self.env):
+            recorder.writer.hold(guard.relation)
         recorder.writer.output(self.result)
 
     def demanded(self) -> tuple[str, int] | None:

@@ -20,11 +20,15 @@ FARTHEST = 2**20
 def conditions(env: DimEnv) -> tuple[Condition, ...]:
     """Every guard that tells of the model."""
     found = []
-    for guard in env.guards.values():
-        if _tells(guard):
-            place, operator = guard.where  # type: ignore[misc]
-            found.append(Condition(str(guard), location(place), operator))
+    for guard in telling(env):
+        place, operator = guard.where  # type: ignore[misc]
+        found.append(Condition(str(guard), location(place), operator))
     return tuple(found)
+
+
+def telling(env: DimEnv) -> list[Guard]:
+    """The guards that tell of the model, in the order of asking."""
+    return [guard for guard in env.guards.values() if _tells(guard)]
 
 
 def _tells(guard: Guard) -> bool:
@@ -50,10 +54,9 @@ def _is_generic(guard: Guard) -> bool:
 def domain(env: DimEnv) -> Domain:
     """Bounds of the free names, and the conditions that are no bounds of one."""
     free = [symbol for symbol in env.hints if symbol not in env.definitions and symbol not in env.fresh]
-    telling = [guard for guard in env.guards.values() if _tells(guard)]
     least = {symbol: env.range(symbol) for symbol in free}
     relations = []
-    for guard in telling:
+    for guard in telling(env):
         symbol = _sole_rising(guard)
         if symbol in least:
             low, high = least[symbol]

@@ -27,6 +27,12 @@ def expect(value: Any, answer: Any, message: str) -> None:
         raise ReplayError(f"{message}: the trace assumed {answer}, here it is {found}")
 
 
+def hold(difference: int, operator: str, text: str) -> None:
+    """Assert in a replayed graph a condition on sizes that decided how the model ran."""
+    if not {"==": difference == 0, "!=": difference != 0, ">=": difference >= 0}[operator]:
+        raise ReplayError(f"the graph was traced for sizes with {text}, and these are not such")
+
+
 def unreadable(name: str) -> Any:
     """A dim that torch found inside an operator, in a tensor that the graph does not see."""
     raise ReplayError(f"{name} is a number that an operator read from a value inside it: the graph cannot tell it")

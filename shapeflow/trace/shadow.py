@@ -1,8 +1,8 @@
 """Sizes that pass for integers in the user's code.
 
-`isinstance(x.shape[1], int)` is False for a symbolic size, and `len(x)` has to be a number, so beartype would
-refuse `causal_mask(x.shape[1])` and a loop would fix the length. While a trace runs, the modules whose code it
-runs see an `isinstance` and a `len` of ours; torch itself does not.
+`isinstance(x.shape[1], int)` is False for a symbolic size, and `len(x)` and `int(H / 2)` have to be numbers, so
+beartype would refuse `causal_mask(x.shape[1])` and sizes would be fixed. While a trace runs, the modules whose code
+it runs see an `isinstance`, `len`, `int` and `float` of ours; torch itself does not.
 
     >>> with shadowed([models.attention]):
     ...     models.attention.causal_allowed(T, T)        # annotated `t_q: int`
@@ -10,11 +10,14 @@ runs see an `isinstance` and a `len` of ours; torch itself does not.
 
 from __future__ import annotations
 
+import ast
 import builtins
+import linecache
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -26,6 +29,7 @@ SYMBOLIC = {torch.SymInt: 0, torch.SymFloat: 0.0, torch.SymBool: False}
 
 def isinstance_of_sizes(value: Any, classes: Any) -> bool:
     """`isinstance`, with symbolic numbers counted as the numbers that they stand for."""
+    classes = _plain_classes(classes)
     if builtins.isinstance(value, classes):
         return True
     plain = SYMBOLIC.get(type(value))
@@ -39,7 +43,33 @@ def len_of_sizes(value: Any) -> Any:
     return builtins.len(value)
 
 
+def int_of_sizes(*args: Any) -> Any:
+    """`int`, symbolic for sizes, for floats made of them, and for what a tensor holds."""
+    value = args[0] if len(args) == 1 else None
+    if builtins.isinstance(value, torch.SymInt):
+        return value
+    if builtins.isinstance(value, torch.SymFloat):
+        return value.__trunc__()
+    if builtins.isinstance(value, torch.Tensor) and not value.dtype.is_floating_point:
+        return value.item()
+    return int(*args)
+
+
+def float_of_sizes(*args: Any) -> Any:
+    """`float`, symbolic for sizes and for floats made of them."""
+    value = args[0] if len(args) == 1 else None
+    return torch.sym_float(value) if type(value) in SYMBOLIC else float(*args)
+
+
+def _plain_classes(classes: Any) -> Any:
+    if builtins.isinstance(classes, tuple):
+        return tuple(_plain_classes(cls) for cls in classes)
+    return int if classes is int_of_sizes else float if classes is float_of_sizes else classes
+
+
 SHADOWS = {"isinstance": isinstance_of_sizes, "len": len_of_sizes}
+NUMBER_SHADOWS = {"int": int_of_sizes, "float": float_of_sizes}
+"""Only for modules that call them and do nothing else with them: `dtype=int`, `type(n) is int` want the class."""
 
 MATH: dict[str, Callable[..., Any]] = {
     "sqrt": torch.sym_sqrt,
@@ -56,7 +86,7 @@ def shadowed(modules: Iterable[ModuleType]) -> Iterator[None]:
     changed = []
     try:
         for space in spaces.values():
-            for name, shadow in SHADOWS.items():
+            for name, shadow in _shadows(space).items():
                 if name not in space:
                     space[name] = shadow
                     changed.append((space, name))
@@ -65,6 +95,62 @@ def shadowed(modules: Iterable[ModuleType]) -> Iterator[None]:
     finally:
         for space, name in changed:
             space.pop(name, None)
+
+
+def _shadows(space: dict[str, Any]) -> dict[str, Any]:
+    file = space.get("__file__")
+    called = _only_called(file) if builtins.isinstance(file, str) else frozenset()
+    return {**SHADOWS, **{name: shadow for name, shadow in NUMBER_SHADOWS.items() if name in called}}
+
+
+@lru_cache(maxsize=1024)
+def _only_called(file: str) -> frozenset[str]:
+    """Those of `int` and `float` that the functions of a file call, or hand to `isinstance`, and use in no other way."""
+    source = "".join(linecache.getlines(file))
+    if not any(f"{name}(" in source for name in NUMBER_SHADOWS):
+        return frozenset()
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:  # no Python source: a notebook, a template
+        return frozenset()
+    finder = _Uses()
+    finder.visit(tree)
+    return frozenset(NUMBER_SHADOWS) - finder.otherwise
+
+
+class _Uses(ast.NodeVisitor):
+    """Finds names that are used otherwise than called, in code that runs when a function does."""
+
+    def __init__(self) -> None:
+        self.otherwise: set[str] = set()
+
+    def visit_Call(self, node: ast.Call) -> None:
+        if builtins.isinstance(node.func, ast.Name) and node.func.id in (*NUMBER_SHADOWS, "isinstance"):
+            if node.func.id == "isinstance":
+                self.visit(node.args[0]) if node.args else None
+            else:
+                for argument in [*node.args, *(keyword.value for keyword in node.keywords)]:
+                    self.visit(argument)
+            return
+        self.generic_visit(node)
+
+    def visit_Name(self, node: ast.Name) -> None:
+        self.otherwise |= {node.id} & NUMBER_SHADOWS.keys()
+
+    def visit_arg(self, node: ast.arg) -> None:
+        """Annotations were evaluated before the trace, or never."""
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        if node.value is not None:
+            self.visit(node.value)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        for part in [*node.body, *node.args.defaults, *(d for d in node.args.kw_defaults if d is not None)]:
+            self.visit(part)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        for part in node.body:
+            self.visit(part)
 
 
 def _name_spaces(module: ModuleType) -> Iterator[dict[str, Any]]:

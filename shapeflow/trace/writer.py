@@ -23,9 +23,10 @@ from shapeflow.dims.atoms import Atom, FloorDiv, Max, Min, Mod, Symbol
 from shapeflow.dims.env import DimEnv
 from shapeflow.dims.expr import Expr
 from shapeflow.dims.floating import FLOAT_OPERATIONS, Call, FloatNode, Formula, Ratio
+from shapeflow.dims.relation import Relation
 from shapeflow.torch_private import FakeTensor
 from shapeflow.trace.functions import property_name
-from shapeflow.trace.replay import expect, unreadable
+from shapeflow.trace.replay import expect, hold, unreadable
 from shapeflow.trace.traced import Traced, traced
 
 ATOMIC: dict[type, Callable[..., Any]] = {FloorDiv: operator.floordiv, Mod: operator.mod, Max: max, Min: min}
@@ -75,6 +76,11 @@ class Writer:
     def expect(self, node: fx.Node, answer: Any, message: str) -> None:
         """An assumption about values, asserted when the graph replays."""
         self.graph.create_node("call_function", expect, (node, answer, message))
+
+    def hold(self, relation: Relation) -> None:
+        """A condition on sizes under which the graph was traced, asserted when it replays."""
+        difference = self.size(relation.difference)
+        self.graph.create_node("call_function", hold, (difference, relation.operator, str(relation)))
 
     def output(self, result: Any) -> fx.Node:
         """The end of the graph."""
