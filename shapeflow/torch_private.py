@@ -19,6 +19,7 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
     UnsupportedOperatorException,
 )
+from torch.utils._pytree import tree_leaves
 
 __all__ = [
     "NO_FAKE_KERNEL",
@@ -33,6 +34,7 @@ __all__ = [
     "real_module",
     "rename_axes",
     "running",
+    "tree_leaves",
     "without_modes",
 ]
 
@@ -81,6 +83,7 @@ def running(mode: ShapeMode) -> Iterator[None]:
         stack.enter_context(enable_python_dispatcher())
         stack.callback(torch.backends.mha.set_fastpath_enabled, fast_path)
         torch.backends.mha.set_fastpath_enabled(False)
+        stack.enter_context(torch.compiler.set_stance("force_eager"))
         stack.enter_context(_hashable_sizes())
         stack.enter_context(quiet_logs())
         yield

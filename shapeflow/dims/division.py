@@ -2,10 +2,10 @@
 
     (d*q + r)//d = q + r//d         (x//a)//b = x//(a*b)             (x*k)//(y*k) = x//y
     (d*q + r) % d = r % d           (x % (a*k)) % k = x % k          (x*k) % (y*k) = k*(x % y)
-    -(-x//k) = (x + k - 1)//k       x//y = 0 where 0 <= x < y
+    -(-x//k) = (x + k - 1)//k       x//y = 0 where 0 <= x < y        -x % k = k*((x - 1)//k + 1) - x
 
-Sums of divisions are not brought to one form (`H//2 + (H + 1)//2` stays): it would cost every addition.
-Each rule is used only where it holds for all sizes of at least 1; `Expr` itself is met through its operands alone.
+Sums of divisions are not brought to one form, for it would cost every addition: `H//2 + (H + 1)//2` stays, and
+`bounds` tells that it equals H. Each rule is used only where it holds for all sizes of at least 1.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from shapeflow.dims.polynomial import (
     divide_out,
     first_monomial,
     leading_monomial,
-    reading_order,
 )
 
 if TYPE_CHECKING:
@@ -39,12 +38,24 @@ def floor_divide(numerator: Expr, denominator: Expr) -> Expr:
         return numerator.const(numerator.constant // denominator.constant)
     if _leads_negative(denominator):
         return floor_divide(-numerator, -denominator)
-    if denominator.constant is not None and _is_negative_half(numerator.coefficients, denominator.constant):
-        return -1 - floor_divide(-numerator - 1, denominator)  # else -(-H//2) would be H - H//2 and no ceil division
-    if (split := _split(numerator, denominator)) is None:
-        return _divide_rest(numerator, denominator)
-    quotient, rest = split
-    return quotient + _divide_rest(rest, denominator) if rest.coefficients else quotient
+    return (_divide_by_term if denominator.n_terms == 1 else _divide_by_sum)(numerator, denominator)
+
+
+def _divide_by_term(numerator: Expr, denominator: Expr) -> Expr:
+    if _is_positive(denominator) and any(coefficient < 0 for coefficient in numerator.coefficients.values()):
+        if (shared := _common_factor(numerator, denominator)) is not None:
+            return floor_divide(_without(numerator, shared), _without(denominator, shared))
+        if _leaves_negative(numerator, denominator):
+            return -1 - floor_divide(-numerator - 1, denominator)
+    quotient, rest = _split(numerator, denominator)
+    return quotient + _divide_rest(rest, denominator)
+
+
+def _divide_by_sum(numerator: Expr, denominator: Expr) -> Expr:
+    quotient, rest = _split(numerator, denominator)
+    if _is_positive(denominator) and rest.coefficients and rest.coefficients[first_monomial(rest.coefficients)] < 0:
+        return quotient - 1 - floor_divide(-rest - 1, denominator)
+    return quotient + _divide_rest(rest, denominator)
 
 
 def modulo(numerator: Expr, denominator: Expr) -> Expr:
@@ -52,7 +63,7 @@ def modulo(numerator: Expr, denominator: Expr) -> Expr:
         return numerator.const(numerator.constant % denominator.constant)
     if _leads_negative(denominator):
         return -modulo(-numerator, -denominator)
-    rest = _rest(numerator, denominator)
+    _, rest = _split(numerator, denominator)
     mods = {atom for term in rest.coefficients for atom, _ in term if isinstance(atom, Mod)}
     if inner := {atom: atom.numerator for atom in mods if not modulo(atom.denominator, denominator).coefficients}:
         return modulo(rest.map_atoms(lambda atom: inner.get(atom) if isinstance(atom, Mod) else None), denominator)
@@ -65,33 +76,36 @@ def _leads_negative(denominator: Expr) -> bool:
     return denominator.coefficients[leading_monomial(denominator.coefficients)] < 0
 
 
-def _is_negative_half(numerator: Terms, divisor: int) -> bool:
-    """Whether all that the divisor leaves is halves of it, of which the first is negative."""
-    if divisor % 2 or not any(coefficient < 0 for coefficient in numerator.values()):
-        return False
-    left = {monomial: c for monomial, c in numerator.items() if monomial and c % divisor}
-    return all(2 * c % divisor == 0 for c in left.values()) and bool(left) and left[first_monomial(left)] < 0
+def _leaves_negative(numerator: Expr, denominator: Expr) -> bool:
+    """Whether to write `-1 - (-n - 1)//d` for `n//d`, so that of a ceil division and its negative one form remains.
+
+    So it is where the first term that d does not divide is negative; numbers count only where d is none.
+    """
+    ((factor, divisor),) = denominator.coefficients.items()
+    left = {
+        monomial: coefficient
+        for monomial, coefficient in numerator.coefficients.items()
+        if (monomial or factor) and (coefficient % divisor or divide_monomials(monomial, factor) is None)
+    }
+    return bool(left) and left[first_monomial(left)] < 0
 
 
-def _split(numerator: Expr, denominator: Expr) -> tuple[Expr, Expr] | None:
-    """`quotient, rest` with numerator = quotient * denominator + rest, or None where nothing divides.
+def _split(numerator: Expr, denominator: Expr) -> tuple[Expr, Expr]:
+    """`quotient, rest` with numerator = quotient * denominator + rest.
 
     A sum divides only where that makes the numerator shorter: `(a + b + c)//(a + b)` is `1 + c//(a + b)`, but
     `a//(a + b)` stays.
     """
     quotient, rest = divide(numerator.coefficients, denominator.coefficients)
     if not quotient or (denominator.n_terms > 1 and len(rest) >= numerator.n_terms):
-        return None
+        return numerator.const(0), numerator
     return numerator.from_terms(quotient), numerator.from_terms(rest)
-
-
-def _rest(numerator: Expr, denominator: Expr) -> Expr:
-    split = _split(numerator, denominator)
-    return numerator if split is None else split[1]
 
 
 def _divide_rest(rest: Expr, denominator: Expr) -> Expr:
     """`rest // denominator` where no more of the denominator can be taken out of rest."""
+    if not rest.coefficients:
+        return rest
     if (shared := _common_factor(rest, denominator)) is not None:
         rest, denominator = _without(rest, shared), _without(denominator, shared)
         return rest if denominator.constant == 1 else _divide_rest(rest, denominator)
@@ -100,8 +114,6 @@ def _divide_rest(rest: Expr, denominator: Expr) -> Expr:
     if _is_positive(denominator):
         if (shared := _ceil_factor(rest, denominator)) is not None:
             return floor_divide(_without(rest + 1, shared) - 1, _without(denominator, shared))
-        if _should_flip(rest, denominator):
-            return -1 - floor_divide(-rest - 1, denominator)
         if (nested := _nested_division(rest, denominator)) is not None:
             return nested
     return rest.from_atom(FloorDiv(rest, denominator))
@@ -117,10 +129,8 @@ def _modulo_of_rest(rest: Expr, denominator: Expr) -> Expr:
         return shared * modulo(smaller, _without(denominator, shared)) + (rest - shared * smaller)
     if (known := _constant_quotient(rest, denominator)) is not None:
         return rest - known * denominator
-    if denominator.constant == 2:
-        return denominator * floor_divide(rest + 1, denominator) - rest
-    if _is_positive(denominator) and _should_flip(rest, denominator):
-        return rest - denominator * floor_divide(rest, denominator)
+    if _is_positive(denominator) and (padded := _as_padding(rest, denominator)) is not None:
+        return padded - denominator * floor_divide(padded, denominator)
     return rest.from_atom(Mod(rest, denominator))
 
 
@@ -163,18 +173,15 @@ def _constant_quotient(numerator: Expr, denominator: Expr) -> int | None:
     return 0 if is_natural(denominator - numerator - 1) else None
 
 
-def _should_flip(rest: Expr, denominator: Expr) -> bool:
-    """Whether to write `-1 - (-r - 1)//d` for `r//d`, so that of a ceil division and its negative one form remains.
-
-    The first term decides: it should be positive, or as a part of d less than a half, where d goes into its atoms.
-    """
-    lead, divisor = next(iter(denominator.coefficients.items()))
-    for monomial in sorted(rest.coefficients, key=reading_order):
-        coefficient = rest.coefficients[monomial]
-        is_part = denominator.n_terms == 1 and divide_monomials(monomial, lead) is not None
-        if not is_part or 2 * coefficient != divisor:
-            return 2 * coefficient > divisor if is_part else coefficient < 0
-    return False
+def _as_padding(rest: Expr, denominator: Expr) -> Expr | None:
+    """The `-x` for which `rest % d` is `-x % d`, where that is the shorter way to say it."""
+    divisor, terms = denominator.constant, rest.coefficients
+    first = terms[first_monomial(terms)]
+    if divisor is None:
+        return rest if first < 0 else None
+    if 2 * first < divisor:
+        return None
+    return rest.from_terms({monomial: c - divisor if monomial else c for monomial, c in terms.items()})
 
 
 def _nested_division(rest: Expr, denominator: Expr) -> Expr | None:

@@ -22,7 +22,7 @@ from shapeflow.dims.boolean import BoolNode
 from shapeflow.dims.bounds import bounds
 from shapeflow.dims.expr import Expr
 from shapeflow.dims.facts import Facts
-from shapeflow.dims.floating import FLOAT_OPERATIONS, Call, FloatNode, Ratio
+from shapeflow.dims.floating import FLOAT_OPERATIONS, Call, FloatNode, Formula, Ratio
 from shapeflow.dims.node import IntNode
 from shapeflow.dims.relation import Relation
 
@@ -61,7 +61,8 @@ class DimEnv:
     guards: dict[Relation, Guard] = field(default_factory=dict)
     facts: Facts = field(default_factory=Facts)
     computed: dict[Symbol, Call] = field(default_factory=dict)
-    lost: dict[str, object] = field(default_factory=dict)
+    lost: dict[Formula, float] = field(default_factory=dict)
+    unknown: Callable[[FloatNode, str, FloatNode], bool] | None = None
     unequal: list[Expr] = field(default_factory=list)
     quiet: bool = False
     _named: dict[Expr, Expr] = field(default_factory=dict)
@@ -80,8 +81,9 @@ class DimEnv:
 
     def fresh_symbol(self, stem: str, *, hint: int, origin: str, low: int = 0, high: int | None = None) -> Expr:
         """A size that only values decide, such as the rows of `nonzero`: `u0`, `u1`, ... by `stem`."""
-        number = sum(symbol.name.startswith(stem) for symbol in self.fresh)
-        expr = self.symbol(f"{stem}{number}", hint=hint, low=low, high=high)
+        taken = {symbol.name for symbol in self.hints}
+        name = next(name for n in range(len(taken) + 1) if (name := f"{stem}{n}") not in taken)
+        expr = self.symbol(name, hint=hint, low=low, high=high)
         (symbol,) = expr.symbols
         self.fresh[symbol] = origin
         return expr
@@ -116,7 +118,7 @@ class DimEnv:
 
     def bounds(self, expr: Expr) -> tuple[int | None, int | None]:
         """What the expression can be, by what is known of its symbols and of the divisions in it."""
-        return bounds(expr, self.range, self.facts.limits)
+        return bounds(expr, self._supposed_range, self.facts.supposed)
 
     def generic(self, size: Expr) -> None:
         """An axis of this size came up. The generic run takes it as at least 2, unless it is not so here."""
@@ -126,6 +128,12 @@ class DimEnv:
             if self.hint(size) >= self.lowest and (self.bounds(size)[0] or 0) < self.lowest:
                 self.facts.suppose(size, self.lowest)
                 self._decided.clear()
+
+    def _supposed_range(self, symbol: Symbol) -> tuple[int, int | None]:
+        """Bounds of a symbol, with what the generic run supposes."""
+        low, high = self.range(symbol)
+        supposed = self.facts.supposed.get(symbol, (None, None))[0]
+        return low if supposed is None else max(low, supposed), high
 
     def decide(self, relation: Relation) -> bool | None:
         """What values, bounds and facts tell of `relation`; None when they leave it open."""
@@ -156,6 +164,8 @@ class DimEnv:
             return known
         relation = relation.unpinned
         answer = relation.holds(self.hint(relation.difference))
+        if demanded and relation.operator == "==" and relation.difference.symbols <= self.fresh.keys():
+            answer = True  # two counts that only values decide: equal, or an error that no shape can tell
         if self.quiet:
             return answer
         if (relation.operator == "==" and not answer) or (relation.operator == "!=" and answer):
@@ -225,7 +235,8 @@ class DimEnv:
 
     def lose(self, real: FloatNode) -> None:
         """A float left the symbolic world as a plain number: remembered, for the replay to check."""
-        self.lost.setdefault(str(real.formula), self.where())
+        if not self.quiet:
+            self.lost.setdefault(real.formula, real.hint)
 
     def symint(self, expr: Expr) -> torch.SymInt:
         """The expression as torch carries it."""

@@ -30,6 +30,7 @@ class Facts:
     values: dict[Symbol, Expr] = field(default_factory=dict)
     divisible: set[tuple[Expr, Expr]] = field(default_factory=set)
     limits: dict[Atom, Bounds] = field(default_factory=dict)
+    supposed: dict[Atom, Bounds] = field(default_factory=dict)
 
     def learn(self, relation: Relation) -> None:
         """Add a relation that holds."""
@@ -38,11 +39,22 @@ class Facts:
             self.nonzero |= {difference, -difference}
         elif relation.operator == ">=":
             self.nonnegative.append(difference)
-            self._learn_limit(difference)
+            for table in (self.limits, self.supposed):
+                _limit(table, difference)
         else:
             self.zero |= {difference, -difference}
             self.divisible |= set(divisions(difference))
+            self._learn_multiple(difference)
             self._learn_value(difference)
+
+    def _learn_multiple(self, difference: Expr) -> None:
+        """`T % 32 == 0`: from here on T is 32 times another number."""
+        for numerator, denominator in divisions(difference):
+            (symbol, *others) = numerator.symbols or (None,)
+            if symbol is None or others or numerator is not Expr.from_atom(symbol) or symbol in self.values:
+                continue
+            value = denominator * Expr.symbol(f"{symbol.name}/{denominator}")
+            self.values = {key: old.replace({symbol: value}) for key, old in self.values.items()} | {symbol: value}
 
     def _learn_value(self, difference: Expr) -> None:
         for monomial, coefficient in difference.terms:
@@ -56,24 +68,9 @@ class Facts:
                     self.values = {**known, symbol: value}
                     return
 
-    def _learn_limit(self, difference: Expr) -> None:
-        """`c*x + r >= 0` bounds the atom `x`."""
-        linear = [(m, c) for m, c in difference.terms if m]
-        if len(linear) != 1 or len(linear[0][0]) != 1 or linear[0][0][0][1] != 1:
-            return
-        (((atom, _),), coefficient) = linear[0]
-        rest = sum(c for m, c in difference.terms if not m)
-        low, high = self.limits.get(atom, (None, None))
-        if coefficient > 0:
-            bound = -(rest // coefficient)
-            self.limits[atom] = (bound if low is None else max(low, bound), high)
-        else:
-            bound = rest // -coefficient
-            self.limits[atom] = (low, bound if high is None else min(high, bound))
-
     def suppose(self, size: Expr, least: int) -> None:
         """Take a size as at least `least`, as the generic run does with every axis."""
-        self._learn_limit(size - least)
+        _limit(self.supposed, size - least)
 
     def narrow(self, symbol: Symbol, low: int, high: int | None) -> tuple[int, int | None]:
         """The bounds `low`, `high` made tighter by what is known of `symbol`."""
@@ -131,6 +128,22 @@ class Facts:
                 if low is not None and low >= 0:
                     return True
         return False
+
+
+def _limit(table: dict[Atom, Bounds], difference: Expr) -> None:
+    """`c*x + r >= 0` bounds the atom `x`."""
+    linear = [(m, c) for m, c in difference.terms if m]
+    if len(linear) != 1 or len(linear[0][0]) != 1 or linear[0][0][0][1] != 1:
+        return
+    (((atom, _),), coefficient) = linear[0]
+    rest = sum(c for m, c in difference.terms if not m)
+    low, high = table.get(atom, (None, None))
+    if coefficient > 0:
+        bound = -(rest // coefficient)
+        table[atom] = (bound if low is None else max(low, bound), high)
+    else:
+        bound = rest // -coefficient
+        table[atom] = (low, bound if high is None else min(high, bound))
 
 
 def _is(atom: object, numerator: Expr, denominator: Expr) -> bool:

@@ -88,6 +88,14 @@ FLOAT_OPERATIONS: dict[str, Callable[..., Any]] = {
 """The functions that a `Call` may name, in Python floats. The replayed graph calls the same."""
 
 
+FLOAT_COMPARISONS: dict[str, Callable[[float, float], bool]] = {"==": operator.eq, "<": operator.lt, "<=": operator.le}
+
+
+def of_values(formula: Any) -> bool:
+    """Whether a number that only values decide is in the formula."""
+    return isinstance(formula, Call) and (formula.function == "value" or any(map(of_values, formula.arguments)))
+
+
 def _exact(function: str, a: Formula, b: Formula) -> Formula | None:
     """The ratio that `function` gives of two ratios, where it is one."""
     if not (isinstance(a, Ratio) and isinstance(b, Ratio)):
@@ -129,7 +137,8 @@ class FloatNode(SymNodeBase):
     def wrap_int(self, number: int) -> Any:
         return self.wrap_float(float(number))
 
-    def _call(self, function: str, *others: Any) -> FloatNode:
+    def call(self, function: str, *others: Any) -> FloatNode:
+        """The float that a function of `FLOAT_OPERATIONS` gives."""
         nodes = [self, *(other if isinstance(other, FloatNode) else other.sym_float() for other in others)]
         hint = float(FLOAT_OPERATIONS[function](*(node.hint for node in nodes)))
         formulas = tuple(node.formula for node in nodes)
@@ -137,62 +146,62 @@ class FloatNode(SymNodeBase):
         return FloatNode(self.env, exact or Call(function, formulas), hint)
 
     def add(self, other: Any) -> FloatNode:
-        return self._call("add", other)
+        return self.call("add", other)
 
     def sub(self, other: Any) -> FloatNode:
-        return self._call("sub", other)
+        return self.call("sub", other)
 
     def mul(self, other: Any) -> FloatNode:
-        return self._call("mul", other)
+        return self.call("mul", other)
 
     def truediv(self, other: Any) -> FloatNode:
-        return self._call("truediv", other)
+        return self.call("truediv", other)
 
     float_truediv = int_truediv = truediv
 
     def floordiv(self, other: Any) -> FloatNode:
-        return self._call("floordiv", other)
+        return self.call("floordiv", other)
 
     def mod(self, other: Any) -> FloatNode:
-        return self._call("mod", other)
+        return self.call("mod", other)
 
     def pow(self, other: Any) -> FloatNode:
-        return self._call("pow", other)
+        return self.call("pow", other)
 
     float_pow = pow
 
     def neg(self) -> FloatNode:
-        return self._call("neg")
+        return self.call("neg")
 
     def abs(self) -> FloatNode:
         return self if self.hint >= 0 else self.neg()
 
     def sym_min(self, other: Any) -> FloatNode:
-        return self._call("min", other)
+        return self.call("min", other)
 
     def sym_max(self, other: Any) -> FloatNode:
-        return self._call("max", other)
+        return self.call("max", other)
 
     def sym_sqrt(self) -> FloatNode:
-        return self._call("sqrt")
+        return self.call("sqrt")
 
     def sym_log2(self) -> FloatNode:
-        return self._call("log2")
+        return self.call("log2")
 
     def sym_exp(self) -> FloatNode:
-        return self._call("exp")
+        return self.call("exp")
 
     def sym_log(self) -> FloatNode:
-        return self._call("log")
+        return self.call("log")
 
     def sym_sin(self) -> FloatNode:
-        return self._call("sin")
+        return self.call("sin")
 
     def sym_cos(self) -> FloatNode:
-        return self._call("cos")
+        return self.call("cos")
 
     def sym_tanh(self) -> FloatNode:
-        return self._call("tanh")
+        return self.call("tanh")
 
     def sym_float(self) -> FloatNode:
         return self
@@ -218,14 +227,15 @@ class FloatNode(SymNodeBase):
     def is_integer(self) -> BoolNode:
         return self.wrap_bool(self.hint.is_integer())
 
-    def _compare(self, operator: str, other: Any) -> BoolNode:
+    def _compare(self, relation: str, other: Any) -> BoolNode:
         other = other if isinstance(other, FloatNode) else other.sym_float()
         a, b = self.formula, other.formula
         if isinstance(a, Ratio) and isinstance(b, Ratio):
-            relation = Relation.between(a.numerator * b.denominator, operator, b.numerator * a.denominator)
-            return BoolNode(self.env, relation)
-        answer = {"==": self.hint == other.hint, "<": self.hint < other.hint, "<=": self.hint <= other.hint}
-        return self.wrap_bool(answer[operator])
+            exact = Relation.between(a.numerator * b.denominator, relation, b.numerator * a.denominator)
+            return BoolNode(self.env, exact)
+        if self.env.unknown is not None:
+            return self.wrap_bool(self.env.unknown(self, relation, other))
+        return self.wrap_bool(FLOAT_COMPARISONS[relation](self.hint, other.hint))
 
     def eq(self, other: Any) -> BoolNode:
         return self._compare("==", other)

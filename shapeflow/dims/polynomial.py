@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     Monomial = tuple[tuple[Atom, int], ...]
     Terms = dict[Monomial, int]
-    MonomialOrder = tuple[int, tuple[tuple[Order, int], ...]]
 
 
 def multiply_monomials(a: Monomial, b: Monomial) -> Monomial:
@@ -144,7 +143,7 @@ def leading_monomial(terms: Terms) -> Monomial:
     return next(iter(terms)) if len(terms) == 1 else max(terms, key=_grade)
 
 
-def _grade(monomial: Monomial) -> MonomialOrder:
+def _grade(monomial: Monomial) -> tuple[int, tuple[tuple[Order, int], ...]]:
     return degree(monomial), tuple((atom.order, power) for atom, power in reversed(monomial))
 
 
@@ -152,9 +151,10 @@ def degree(monomial: Monomial) -> int:
     return sum([power for _, power in monomial])
 
 
-def reading_order(monomial: Monomial) -> MonomialOrder:
-    """Sort key of terms as a person writes them: higher degree first, then alphabetical."""
-    return -degree(monomial), tuple((atom.order, -power) for atom, power in monomial)
+def reading_order(monomial: Monomial) -> tuple[int, int, tuple[tuple[Order, int], ...]]:
+    """Sort key of terms as a person writes them: higher degree first, then higher powers, then alphabetical."""
+    highest = max([power for _, power in monomial], default=0)
+    return -degree(monomial), -highest, tuple([(atom.order, -power) for atom, power in monomial])
 
 
 def first_monomial(terms: Terms) -> Monomial:

@@ -56,6 +56,7 @@ def show(expr: Expr) -> str:
 
 
 def _sum(terms: Terms) -> Text:
+    terms = _with_whole_inside(terms)
     constant = terms.get((), 0)
     parts: list[Term] = []
     for monomial in sorted(filter(None, terms), key=reading_order):
@@ -66,6 +67,20 @@ def _sum(terms: Terms) -> Text:
     if constant or not parts:
         parts.append(Term(constant < 0, Text(str(abs(constant)), Binding.WORD)))
     return _added(parts)
+
+
+def _with_whole_inside(terms: Terms) -> Terms:
+    """`2*d + (2*d)//3` as `(8*d)//3`: the one division, if all that it divides stands beside it too."""
+    found = [atom for monomial in terms if monomial and (atom := _sole_division(monomial)) is not None]
+    if len(found) != 1 or terms[((found[0], 1),)] != 1 or found[0].denominator.constant is None:
+        return terms
+    atom, divided = found[0], found[0].numerator.coefficients
+    if any(not monomial or terms.get(monomial, 0) <= 0 for monomial in divided):
+        return terms
+    whole = {monomial: coefficient for monomial, coefficient in terms.items() if monomial in divided}
+    division = FloorDiv(atom.numerator + atom.denominator * atom.numerator.from_terms(whole), atom.denominator)
+    rest = {monomial: coefficient for monomial, coefficient in terms.items() if monomial not in whole}
+    return {((division, 1),) if monomial == ((atom, 1),) else monomial: c for monomial, c in rest.items()}
 
 
 def _added(parts: list[Term]) -> Text:

@@ -153,7 +153,7 @@ class _Parser:
     def nested(self, rule: Callable[[], Expr]) -> Expr:
         self.depth += 1
         if self.depth > _MOST_DEPTH:
-            self.refuse(self.next, f"more than {_MOST_DEPTH} brackets within each other")
+            self.refuse(self.tokens[self.index - 1], f"more than {_MOST_DEPTH} brackets within each other")
         result = rule()
         self.depth -= 1
         return result

@@ -96,7 +96,6 @@ class Attempt:
         """Trace; whatever the model's code raises is kept in `error`."""
         modules = self.subject.modules
         classes = {type(module) for module in modules}
-        functions = [] if self.subject.root is not None else [self.subject.call]
         with ExitStack() as stack:
             stack.enter_context(preserved(modules))
             stack.enter_context(running(self.mode))
@@ -105,7 +104,7 @@ class Attempt:
             for name, value in arguments.items():
                 self.names.declare_all(value, self.bound.declared.get(name))
             pin_attributes(modules, self.env, self.names)
-            stack.enter_context(shadowed(modules_of(classes, functions)))
+            stack.enter_context(shadowed(modules_of(classes)))
             stack.enter_context(_checks_seen(self.names))
             stack.enter_context(self.stack.watching())
             self._call(arguments)
@@ -132,6 +131,8 @@ class Attempt:
             self.outputs.append((path, record, index, signature))
         for guard in telling(self.env):
             recorder.writer.hold(guard.relation)
+        for formula, hint in self.env.lost.items():
+            recorder.writer.expect(recorder.writer.real(formula), hint, f"{formula} as a plain float")
         recorder.writer.output(self.result)
 
     def demanded(self) -> tuple[str, int] | None:
@@ -170,8 +171,14 @@ class Attempt:
     # Inputs
 
     def _input(self, name: str, value: Any) -> Any:
-        node = self.recorder.writer.placeholder(name)
-        return self._fill(name, value, node)
+        if not tensors_in(value, at=(torch.Tensor, TensorSpec)):
+            self.recorder.writer.plain(name, value)
+            return value
+        return self._fill(name, value, self.recorder.writer.placeholder(name))
+
+    def _fake_input(self, tensor: torch.Tensor) -> torch.Tensor:
+        device = self.ledger.device if tensor.device.type == "meta" else tensor.device
+        return fake_like(self.mode, tensor, device)
 
     def _fill(self, path: str, value: Any, node: Any) -> Any:
         """The fakes of an input, and for each the node that reaches it inside the placeholder."""
@@ -179,7 +186,7 @@ class Attempt:
         if isinstance(value, TensorSpec):
             return self._enter(path, self._from_spec(path, value), node)
         if isinstance(value, torch.Tensor):
-            return self._enter(path, fake_like(self.mode, value, value.device), node)
+            return self._enter(path, self._fake_input(value), node)
         if isinstance(value, tuple | list) and not hasattr(value, "_fields"):
             return type(value)(
                 self._fill(f"{path}[{index}]", item, graph.call_function(operator.getitem, (node, index)))
@@ -199,9 +206,7 @@ class Attempt:
             [field.name for field in dataclasses.fields(value)] if _is_instance_of_dataclass(value) else None
         )
         if fields is None:
-            return map_tensors(
-                value, lambda tensor: self._enter(path, fake_like(self.mode, tensor, tensor.device), node)
-            )
+            return map_tensors(value, lambda tensor: self._enter(path, self._fake_input(tensor), node))
         parts = {
             name: self._fill(f"{path}.{name}", getattr(value, name), graph.call_function(getattr, (node, name)))
             for name in fields

@@ -30,13 +30,20 @@ EXPANDED = frozenset({torch.nn.functional.multi_head_attention_forward})
 """Large functions of torch.nn.functional: drawn as the operators inside them."""
 WRITTEN_SIZES = frozenset({"view", "reshape"})
 """Operators whose output has the sizes that the code writes."""
+TAKES_SIZES = frozenset(
+    """view reshape expand repeat zeros ones empty full rand randn randint new_zeros new_ones new_empty new_full arange
+    narrow unflatten broadcast_to""".split()
+)
+"""Operators that take sizes, which may come as 0-d tensors."""
 
 
 def kind_of(function: Any) -> Kind:
     """How the recorder treats the function."""
     name = name_of(function)
     if isinstance(function, types.MethodWrapperType):
-        return "operator" if name == "__get__" and property_name(function) in TENSOR_PROPERTIES else "question"
+        if property_name(function) not in TENSOR_PROPERTIES:
+            return "question"
+        return "operator" if name == "__get__" else "write"
     if name in QUESTIONS:
         return "question"
     if name in UNPACKING:
@@ -61,7 +68,7 @@ def name_of(function: Any) -> str:
 def operator_name(function: Any) -> str:
     """The name for the reader: `add`, `getitem`, `T`."""
     name = name_of(function)
-    return property_name(function) if name == "__get__" else name.strip("_").partition(".")[0] or name
+    return property_name(function) if name in ("__get__", "__set__") else name.strip("_").partition(".")[0] or name
 
 
 def property_name(getter: Any) -> str:

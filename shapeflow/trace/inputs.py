@@ -17,6 +17,7 @@ import torch
 from shapeflow.dims.annotation import Each, Fields, Specs, signature_of, specs_in
 from shapeflow.dims.spec import TensorSpec, parse_spec
 from shapeflow.errors import InputError
+from shapeflow.trace.structure import tensors_in
 
 EXAMPLE = '"B T:int64", "B 3 224 224", a tensor, or a tuple, dict or dataclass of these'
 
@@ -47,6 +48,7 @@ def bind(function: Callable[..., Any], inputs: tuple[Any, ...], named: Mapping[s
     declared = {each.name: specs_in(each.annotation) for each in signature.parameters.values()}
     _fill_from_annotations(signature, arguments, declared, name)
     read = {key: _read(value, signature.parameters.get(key), key) for key, value in arguments.items()}
+    _check_agreement(read)
     positional = _positional(signature, read)
     return Bound(positional, {key: value for key, value in read.items() if key not in positional}, declared)
 
@@ -135,6 +137,18 @@ def _read(value: Any, parameter: inspect.Parameter | None, key: str) -> Any:
         parts = {field.name: _read(getattr(value, field.name), None, key) for field in dataclasses.fields(value)}
         return _with_fields(value, parts)
     return value
+
+
+def _check_agreement(arguments: dict[str, Any]) -> None:
+    """One name has one size: `B d=4` beside `B d=5` is a slip."""
+    sizes: dict[str, int] = {}
+    for key, value in arguments.items():
+        for _, spec in tensors_in(value, at=TensorSpec):
+            for symbol in (symbol for dim in spec.dims if dim.expr is not None for symbol in dim.expr.symbols):
+                if symbol.value is not None and sizes.setdefault(symbol.name, symbol.value) != symbol.value:
+                    raise InputError(
+                        f"{symbol.name} is {sizes[symbol.name]} in one input and {symbol.value} in {key}: {spec}"
+                    )
 
 
 def _with_fields(value: Any, parts: dict[str, Any]) -> Any:

@@ -17,17 +17,22 @@ from torch.overrides import TorchFunctionMode
 from shapeflow.dims.atoms import Symbol
 from shapeflow.dims.env import DimEnv
 from shapeflow.dims.expr import Expr
-from shapeflow.torch_private import FakeTensor, ShapeMode, rename_axes
-from shapeflow.trace import rnn
-from shapeflow.trace.functions import WRITTEN_SIZES, Kind, body_of, kind_of, name_of
+from shapeflow.torch_private import FakeTensor, ShapeMode, rename_axes, tree_leaves, without_modes
+from shapeflow.trace.functions import TAKES_SIZES, WRITTEN_SIZES, Kind, body_of, kind_of, name_of
 from shapeflow.trace.ledger import Ledger
 from shapeflow.trace.memo import Entry, Memo, alias_of, make
 from shapeflow.trace.modules import ModuleStack
+from shapeflow.trace.own_rules import RULES
 from shapeflow.trace.scalars import note_origin
+from shapeflow.trace.shadow import SYMBOLIC
 from shapeflow.trace.source import Place, place
+from shapeflow.trace.structure import map_tensors
 from shapeflow.trace.traced import Traced, mark, size_key, traced
 from shapeflow.trace.values import ValueReader
 from shapeflow.trace.writer import Writer
+
+MOST_VALUES = 4096
+"""Constants with more elements are not carried along by value."""
 
 
 class Recorder(TorchFunctionMode):
@@ -67,8 +72,8 @@ class Recorder(TorchFunctionMode):
         reader = self.values.readers.get(name_of(func))
         if reader is not None:
             return reader
-        if func in rnn.RULES:
-            return self._recurrent
+        if func in RULES:
+            return self._ruled
         plans: dict[Kind, Callable[..., Any] | None] = {
             "question": None,
             "unpacking": self._unpack,
@@ -93,22 +98,29 @@ class Recorder(TorchFunctionMode):
         with self:
             return self._bodies[func](*args, **kwargs)
 
-    def _recurrent(self, func: Any, args: Any, kwargs: Any) -> Any:
+    def _ruled(self, func: Any, args: Any, kwargs: Any) -> Any:
         args, kwargs = self.ledger.admit(args), self.ledger.admit(kwargs)
-        self.operator, found = func.__name__, place(3)
-        result = self._run(rnn.RULES[func], args, kwargs, found)
+        found = place(3)
+        result = self._run(RULES[func], args, kwargs, found)
         return self._record(func, args, kwargs, result, found)
 
     def _constant(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """`torch.tensor([...])`: sizes inside are lowered like any argument."""
-        return self._plain(func, args, kwargs, place(3))
+        """`torch.tensor([T, 2])`: sizes inside are lowered like any argument, and the tensor's values are not known."""
+        if not any(type(part) in SYMBOLIC for part in tree_leaves((args, kwargs))):
+            return self._plain(func, args, kwargs, place(3))
+        before, self.env.quiet = self.env.quiet, True
+        try:
+            result = self._plain(func, args, kwargs, place(3))
+        finally:
+            self.env.quiet = before
+        result.constant = None
+        return result
 
     def _write(self, func: Any, args: Any, kwargs: Any) -> Any:
         """An operator that changes its first argument: never remembered, and later readers hang on it."""
         args, kwargs = self.ledger.admit(args), self.ledger.admit(kwargs)
         target = args[0] if args and type(args[0]) is FakeTensor else None
         found = place(3)
-        self.operator = func.__name__
         result = self._run(func, args, kwargs, found)
         known = traced(target) if target is not None else None
         if known is None or target is None:
@@ -116,7 +128,7 @@ class Recorder(TorchFunctionMode):
         node = self.writer.call(func, args, kwargs)
         record = self.ledger.note(func, [tensor for _, tensor in _tensors_in((args, kwargs))], found, node)
         known.signature = self.signatures.of(target)
-        known.rows = known.real = known.value = known.origin = None
+        known.real = known.value = known.origin = None
         record.outputs = [known.signature]
         known.root.writer = record
         node.meta["val"] = target
@@ -129,6 +141,8 @@ class Recorder(TorchFunctionMode):
     # The common case
 
     def _operator(self, func: Any, args: Any, kwargs: Any) -> Any:
+        if func.__name__ in TAKES_SIZES:
+            args = self._sizes_in(args)
         tensors: list[torch.Tensor] = []
         memo = self.memo
         key = memo.key(func, args, kwargs, tensors)
@@ -138,12 +152,11 @@ class Recorder(TorchFunctionMode):
         if entry is not None:
             return self._remembered(func, args, kwargs, entry, tensors, place(3))
         found = place(3)
-        self.operator = func.__name__
         asked = self.values.sizes.asked
         result = self._run(func, args, kwargs, found)
         if "out" in kwargs or self.values.sizes.asked != asked:
             return self._record(func, args, kwargs, result, found)
-        if self.operator in WRITTEN_SIZES and type(result) is FakeTensor:
+        if func.__name__ in WRITTEN_SIZES and type(result) is FakeTensor:
             self._keep_written_sizes(result, args[1:])
         memo.keep(key, tensors, result)
         self._suppose_generic(result)
@@ -151,6 +164,14 @@ class Recorder(TorchFunctionMode):
         if entry is None:
             return self._record(func, args, kwargs, result, found)
         return self._remembered(func, args, kwargs, entry, tensors, found)
+
+    def _sizes_in(self, value: Any) -> Any:
+        """0-d tensors among the sizes of `view`, `zeros`, ... as the numbers that they hold."""
+        if type(value) in (tuple, list, torch.Size):
+            return type(value)(self._sizes_in(item) for item in value)
+        if type(value) is FakeTensor and not value.dim() and (size := self.values.scalars.value(value)) is not None:
+            return size
+        return value
 
     def _suppose_generic(self, result: Any) -> None:
         for _, tensor in _tensors_in(result):
@@ -170,7 +191,6 @@ class Recorder(TorchFunctionMode):
 
     def _plain(self, func: Any, args: Any, kwargs: Any, found: Place | None) -> Any:
         args, kwargs = self.ledger.admit(args), self.ledger.admit(kwargs)
-        self.operator = name_of(func)
         result = self._run(func, args, kwargs, found)
         return self._record(func, args, kwargs, result, found)
 
@@ -192,18 +212,33 @@ class Recorder(TorchFunctionMode):
             record.outputs.append(template.signature)
             outputs.append(output)
         if single:
+            if tensors and traced(tensors[0]).real is not None:  # type: ignore[union-attr]  # the memo's key saw a note
+                self._carry_values(func, args, kwargs, tensors, known)
             node.meta["val"] = outputs[0]
             return outputs[0]
         node.meta["val"] = result = _rebuild(entry.container, outputs)
         return result
 
+    def _carry_values(self, func: Any, args: Any, kwargs: Any, tensors: list[torch.Tensor], known: Traced) -> None:
+        """What is made of small buffers and constants alone has values: `self.lengths[0]`, `self.gate > 0`."""
+        reals = [self.values.known(tensor) for tensor in tensors]
+        if any(real is None or real.numel() > MOST_VALUES for real in reals):
+            return
+        by_fake = {id(tensor): real for tensor, real in zip(tensors, reals, strict=True)}
+        with without_modes():
+            real_args, real_kwargs = map_tensors((args, kwargs), lambda tensor: by_fake[id(tensor)])
+            known.real = func(*real_args, **real_kwargs)
+
     def _run(self, func: Any, args: Any, kwargs: Any, found: Place | None) -> Any:
+        self.operator = name_of(func)
         try:
             return func(*args, **kwargs)
         except Exception as error:  # any: the note says where in the model it arose, the error goes on
             if self.failed is None or self.failed.error is not error:
                 self.failed = Failure(error, func, args, kwargs, self.modules.scopes, found)
             raise
+        finally:
+            self.operator = ""
 
     # Notes
 

@@ -11,6 +11,7 @@ import torch
 from torch import fx
 
 from shapeflow.torch_private import FakeTensor
+from shapeflow.trace.structure import Slot, map_tensors
 
 if TYPE_CHECKING:
     from shapeflow.trace.attempt import Attempt
@@ -31,6 +32,11 @@ def hold(difference: int, operator: str, text: str) -> None:
     """Assert in a replayed graph a condition on sizes that decided how the model ran."""
     if not {"==": difference == 0, "!=": difference != 0, ">=": difference >= 0}[operator]:
         raise ReplayError(f"the graph was traced for sizes with {text}, and these are not such")
+
+
+def refill(skeleton: Any, tensors: tuple[torch.Tensor, ...]) -> Any:
+    """A copy of an object with its tensors put back: a cache, a model's output, a distribution."""
+    return map_tensors(skeleton, lambda slot: tensors[slot.number], at=Slot)
 
 
 def unreadable(name: str) -> Any:

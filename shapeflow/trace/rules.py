@@ -44,6 +44,7 @@ class FreshSizes:
             aten.item.default: self._scalar,
             aten.equal.default: lambda mode, *_: True,
             aten._pack_padded_sequence.default: self._pack,
+            aten._pad_packed_sequence.default: self._unpack,
             aten.convolution.default: convolution,
             aten._grouped_mm.default: grouped_mm,
         }
@@ -63,11 +64,11 @@ class FreshSizes:
         """The number of true elements: the same dim each time the same mask is used."""
         self.asked += 1
         note = traced(mask)
-        if note is not None and note.rows is not None:
-            return note.rows
+        if note is not None and note.rows is not None and note.rows[1] is note.root.writer:
+            return note.rows[0]
         rows = self.env.symint(self.fresh(origin, numel=mask.numel()))
         if note is not None:
-            note.rows = rows
+            note.rows = rows, note.root.writer
         return rows
 
     def _nonzero(self, mode: Any, tensor: torch.Tensor) -> torch.Tensor:
@@ -138,7 +139,17 @@ class FreshSizes:
         steps = padded.shape[1 if batch_first else 0]
         total = self._count("pack_padded_sequence", padded.shape[0] * padded.shape[1])
         batch_sizes = lengths.new_empty((steps,), dtype=torch.int64, device="cpu")
+        vars(batch_sizes)["_packed"] = padded.shape[0 if batch_first else 1], steps
         return padded.new_empty((total, *padded.shape[2:])), batch_sizes
+
+    def _unpack(self, mode: Any, data: torch.Tensor, batch_sizes: Any, first: bool, value: float, total: int) -> Any:
+        batch, steps = vars(batch_sizes).get("_packed") or (
+            self._count("pad_packed_sequence", None),
+            batch_sizes.shape[0],
+        )
+        steps = total if total > 0 else steps
+        sizes = (batch, steps) if first else (steps, batch)
+        return data.new_empty((*sizes, *data.shape[1:])), batch_sizes.new_empty((batch,))
 
     def _scalar(self, mode: Any, tensor: torch.Tensor) -> Any:
         """A number that torch itself reads inside an operator: `one_hot` without a class count, a size in a tensor."""

@@ -1,4 +1,4 @@
-"""Whole numbers in 0-d tensors: `torch.div(x.shape[1], 8, rounding_mode="floor")`, or the corner of a box, `box[2] + 1`.
+"""Whole numbers in 0-d tensors: `torch.div(x.shape[1], 8, rounding_mode="floor")`, or a corner of a box, `box[2]`.
 
 A fake tensor has no value, but one that is made of sizes is known all the same; one read off a tensor of whole
 numbers is a fresh dim, the same each time the same element is read. So either can be a size or a bound of a slice.
@@ -101,6 +101,8 @@ class Scalars:
         note = traced(tensor) if isinstance(tensor, torch.Tensor) else None
         if note is None or not all(type(part) is int for part in index):
             return None
+        if index == (0,) and (packed := vars(tensor).get("_packed")) is not None:
+            return packed[0]  # the first of a packed sequence's batch sizes is the batch
         key = (note, index)
         if key not in self.elements:
             hint = 2 + 3 * max(index[-1], 0)

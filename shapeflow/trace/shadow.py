@@ -15,6 +15,7 @@ import builtins
 import linecache
 import math
 import sys
+import sysconfig
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -50,14 +51,16 @@ def int_of_sizes(*args: Any) -> Any:
         return value
     if builtins.isinstance(value, torch.SymFloat):
         return value.__trunc__()
-    if builtins.isinstance(value, torch.Tensor) and not value.dtype.is_floating_point:
-        return value.item()
+    if builtins.isinstance(value, torch.Tensor):
+        return int_of_sizes(value.item())
     return int(*args)
 
 
 def float_of_sizes(*args: Any) -> Any:
     """`float`, symbolic for sizes and for floats made of them."""
     value = args[0] if len(args) == 1 else None
+    if builtins.isinstance(value, torch.Tensor):
+        return float_of_sizes(value.item())
     return torch.sym_float(value) if type(value) in SYMBOLIC else float(*args)
 
 
@@ -71,12 +74,29 @@ SHADOWS = {"isinstance": isinstance_of_sizes, "len": len_of_sizes}
 NUMBER_SHADOWS = {"int": int_of_sizes, "float": float_of_sizes}
 """Only for modules that call them and do nothing else with them: `dtype=int`, `type(n) is int` want the class."""
 
-MATH: dict[str, Callable[..., Any]] = {
-    "sqrt": torch.sym_sqrt,
-    "floor": lambda x: x.__floor__(),
-    "ceil": lambda x: x.__ceil__(),
-    "trunc": lambda x: x.__trunc__(),
-}
+ROUNDINGS = {"floor": "__floor__", "ceil": "__ceil__", "trunc": "__trunc__"}
+MATH = ("sqrt", "log", "log2", "exp", "pow", "sin", "cos", "tanh")
+"""Functions of `math` that keep the formula of a float made of sizes."""
+
+
+def _of_formula(name: str, *numbers: Any) -> torch.SymFloat:
+    reals = [torch.sym_float(number) if type(number) in SYMBOLIC else number for number in numbers]
+    symbolic: Any = next(real for real in reals if type(real) in SYMBOLIC)
+    first, *others = [real.node if type(real) in SYMBOLIC else symbolic.node.wrap_float(float(real)) for real in reals]
+    return torch.SymFloat(first.call(name, *others))
+
+
+def _math_shadows() -> dict[str, Callable[..., Any]]:
+    def keeping(name: str, symbolic: Callable[..., Any]) -> Callable[..., Any]:
+        plain = getattr(math, name)
+        return lambda *x: symbolic(*x) if any(type(number) in SYMBOLIC for number in x) else plain(*x)
+
+    rounding = {
+        name: keeping(name, lambda x, method=method: getattr(x, method)()) for name, method in ROUNDINGS.items()
+    }
+    formulas = {name: keeping(name, lambda *x, name=name: _of_formula(name, *x)) for name in MATH}
+    whole_root = keeping("isqrt", lambda x: _of_formula("sqrt", x).__floor__())
+    return {**rounding, **formulas, "isqrt": whole_root}
 
 
 @contextmanager
@@ -105,7 +125,7 @@ def _shadows(space: dict[str, Any]) -> dict[str, Any]:
 
 @lru_cache(maxsize=1024)
 def _only_called(file: str) -> frozenset[str]:
-    """Those of `int` and `float` that the functions of a file call, or hand to `isinstance`, and use in no other way."""
+    """Those of `int` and `float` that a file calls or hands to `isinstance`, and uses in no other way."""
     source = "".join(linecache.getlines(file))
     if not any(f"{name}(" in source for name in NUMBER_SHADOWS):
         return frozenset()
@@ -183,32 +203,33 @@ def _is_checker(function: FunctionType) -> bool:
     return "__beartype_get_violation" in function.__code__.co_varnames or hasattr(function, "__beartype_wrapper")
 
 
-def modules_of(classes: Iterable[type], functions: Iterable[Any] = ()) -> list[ModuleType]:
-    """The modules that define these classes and functions, and the rest of their packages where it is user's code."""
+def modules_of(classes: Iterable[type]) -> list[ModuleType]:
+    """The modules that define these classes, and every module of the user's own: who knows which of them runs."""
     names = {cls.__module__ for root in classes for cls in root.__mro__}
-    names |= {function.__module__ for function in functions if getattr(function, "__module__", None)}
-    names = {name for name in names if name.partition(".")[0] not in ("torch", "builtins", "typing", "abc")}
-    own = {name.partition(".")[0] for name in names if not _installed(name)}
-    names |= {name for name in sys.modules if name.partition(".")[0] in own}
+    names = {name for name in names if name.partition(".")[0] not in FOREIGN}
+    names |= {name for name in list(sys.modules) if _is_own(name)}
     return [module for name in sorted(names) if builtins.isinstance(module := sys.modules.get(name), ModuleType)]
 
 
-def _installed(name: str) -> bool:
-    file = getattr(sys.modules.get(name), "__file__", None) or ""
-    return "site-packages" in file or "dist-packages" in file
+FOREIGN = frozenset({"torch", "builtins", "typing", "abc", "shapeflow"})
+INSTALLED = (*{sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")}, "site-packages", "dist-packages")
+
+
+def _is_own(name: str) -> bool:
+    """Whether a module is the user's own code: neither installed nor Python's."""
+    file = getattr(sys.modules.get(name), "__file__", None)
+    if file is None or name.partition(".")[0] in FOREIGN:
+        return False
+    return not any(part in file for part in INSTALLED)
 
 
 @contextmanager
 def _symbolic_math() -> Iterator[None]:
     """`math.sqrt(T)` keeps its formula instead of fixing T."""
-    originals = {name: getattr(math, name) for name in MATH}
-
-    def keeping(name: str) -> Callable[[Any], Any]:
-        plain, symbolic = originals[name], MATH[name]
-        return lambda x: symbolic(x) if type(x) in SYMBOLIC else plain(x)
-
-    for name in MATH:
-        setattr(math, name, keeping(name))
+    shadows = _math_shadows()
+    originals = {name: getattr(math, name) for name in shadows}
+    for name, shadow in shadows.items():
+        setattr(math, name, shadow)
     try:
         yield
     finally:

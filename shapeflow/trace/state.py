@@ -8,64 +8,100 @@ from __future__ import annotations
 
 import random
 import sys
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 import torch
 from torch import nn
 
-CONTAINERS = (list, dict, set, OrderedDict, deque)
+CONTAINERS = (list, dict, set, deque)
+LEAVES = (str, bytes, int, float, complex, type(None), type, torch.Tensor, torch.dtype, torch.device, FunctionType,
+          MethodType, ModuleType)  # fmt: skip
+"""What holds nothing that a forward could change without our tensors noticing."""
+DEEPEST = 6
 
 
 @contextmanager
 def preserved(modules: Iterable[nn.Module]) -> Iterator[None]:
     """Put back attributes, parameters, buffers, hooks, containers, train/eval mode and random state, come what may."""
-    notes = [_Note(module) for module in modules]
+    notes = Notes()
+    for module in modules:
+        notes.take(module)
     generators = _random_state()
     grad_enabled = torch.is_grad_enabled()
     try:
         yield
     finally:
-        for note in notes:
-            note.restore()
+        notes.restore()
         _restore_random_state(generators)
         torch.set_grad_enabled(grad_enabled)
 
 
-class _Note:
-    """One module's attributes, and the content of those that are containers."""
+class Notes:
+    """What modules, containers and plain objects hold, as far as it can be reached from the modules."""
 
-    __slots__ = ("attributes", "contents", "module")
+    def __init__(self) -> None:
+        self._attributes: dict[int, tuple[Any, dict[str, Any]]] = {}
+        self._contents: dict[int, tuple[Any, list[Any]]] = {}
 
-    def __init__(self, module: nn.Module) -> None:
-        self.module = module
-        self.attributes = dict(vars(module))
-        self.contents = [(value, _copy(value)) for value in self.attributes.values() if type(value) in CONTAINERS]
+    def take(self, value: Any, depth: int = 0) -> None:
+        """Note an object and what it holds."""
+        if isinstance(value, LEAVES) or depth > DEEPEST or id(value) in self._attributes or id(value) in self._contents:
+            return
+        if isinstance(value, CONTAINERS):
+            content = _copy(value)
+            self._contents[id(value)] = value, content
+            for item in content:
+                self.take(item, depth + 1)
+        elif isinstance(value, tuple):
+            for item in value:
+                self.take(item, depth + 1)
+        elif (held := getattr(value, "__dict__", None)) is not None:
+            self._attributes[id(value)] = value, dict(held)
+            for item in list(held.values()):
+                self.take(item, depth + 1)
 
     def restore(self) -> None:
-        vars(self.module).clear()
-        vars(self.module).update(self.attributes)
-        for container, content in self.contents:
-            if not _same(container, content):
+        """Put everything back as it was noted."""
+        for value, attributes in self._attributes.values():
+            if not _same_attributes(vars(value), attributes):
+                vars(value).clear()
+                vars(value).update(attributes)
+        for container, content in self._contents.values():
+            if not _same(_copy(container), content):
                 _refill(container, content)
 
 
-def _copy(container: Any) -> Any:
+def _copy(container: Any) -> list[Any]:
     return list(container.items()) if isinstance(container, dict) else list(container)
 
 
-def _same(container: Any, content: list[Any]) -> bool:
-    now = _copy(container)
-    if isinstance(container, dict):
-        return len(now) == len(content) and all(a is c and b is d for (a, b), (c, d) in zip(now, content, strict=True))
-    return len(now) == len(content) and all(a is b for a, b in zip(now, content, strict=True))
+def _same(now: list[Any], before: list[Any]) -> bool:
+    return len(now) == len(before) and all(_is(a, b) for a, b in zip(now, before, strict=True))
+
+
+def _is(a: Any, b: Any) -> bool:
+    """The same object, or items of a dict that are the same."""
+    return a is b or (type(a) is tuple and type(b) is tuple and len(a) == len(b) and all(map(_identical, a, b)))
+
+
+def _identical(a: Any, b: Any) -> bool:
+    return a is b
+
+
+def _same_attributes(now: dict[str, Any], before: dict[str, Any]) -> bool:
+    return now.keys() == before.keys() and all(now[name] is value for name, value in before.items())
 
 
 def _refill(container: Any, content: list[Any]) -> None:
     container.clear()
-    if isinstance(container, (dict, set)):
+    if isinstance(container, dict):
+        for key, value in content:
+            dict.__setitem__(container, key, value)
+    elif isinstance(container, set):
         container.update(content)
     else:
         container.extend(content)

@@ -29,13 +29,13 @@ class Slot:
     number: int
 
 
-def tensors_in(value: Any) -> list[tuple[str, torch.Tensor]]:
-    """Each tensor with the way to it (`logits`, `state[0]`), in order."""
-    return list(_walk(value, "", set(), 0))
+def tensors_in(value: Any, *, at: type | tuple[type, ...] = torch.Tensor) -> list[tuple[str, Any]]:
+    """Each tensor (or instance of `at`) with the way to it (`logits`, `state[0]`), in order."""
+    return list(_walk(value, "", set(), 0, at))
 
 
-def _walk(value: Any, path: str, seen: set[int], depth: int) -> Iterator[tuple[str, torch.Tensor]]:
-    if isinstance(value, torch.Tensor):
+def _walk(value: Any, path: str, seen: set[int], depth: int, at: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, at):
         yield path, value
         return
     parts = _parts(value, path)
@@ -43,7 +43,7 @@ def _walk(value: Any, path: str, seen: set[int], depth: int) -> Iterator[tuple[s
         return
     seen.add(id(value))
     for below, part in parts:
-        yield from _walk(part, below, seen, depth + 1)
+        yield from _walk(part, below, seen, depth + 1, at)
 
 
 def _parts(value: Any, path: str) -> list[tuple[str, Any]]:

@@ -55,7 +55,8 @@ class Traced:
     """The tensor's signature, its fx node, the record (and which output of it) that made it, and its storage's root.
 
     `root` is the tensor that a view looks into: a write through one is seen by all. `value` is the whole number in a
-    0-d tensor, `origin` how it came about, `rows` the number of true elements of a mask, `real` the tensor behind a fake.
+    0-d tensor, `origin` how it came about, `rows` the count of true elements of a mask, `real` the tensor that it stands
+    for.
     """
 
     __slots__ = ("index", "node", "origin", "real", "record", "root", "rows", "signature", "value", "writer")

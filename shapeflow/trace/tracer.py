@@ -44,7 +44,8 @@ def trace(
     subject = materialised(subject, bound, Hints(0, frozenset(), given=hints or {}))
     attempt = Search(subject, bound, hints or {}, progress).run()
     if attempt.error is not None:
-        if raised_by_us(attempt.error):
+        failed = attempt.recorder.failed
+        if (failed is None or failed.error is not attempt.error) and raised_by_us(attempt.error):
             raise attempt.error
         raise failure(attempt) from attempt.error
     result = Trace(attempt)
@@ -61,6 +62,12 @@ def _subject(target: Any) -> Subject:
             "give the module that was scripted"
         )
     if isinstance(model, nn.Module):
+        for path, part in model.named_modules():
+            if is_scripted(part):
+                raise InputError(
+                    f"{path} of {type(model).__name__} is TorchScript: its code is no longer Python, so it cannot be "
+                    "followed; give the module with its Python parts"
+                )
         return Subject(model, model, type(model).__name__)
     if isinstance(model, type):
         raise InputError(f"{model.__name__} is a class: give an instance, as in sf.trace({model.__name__}(...), ...)")
@@ -89,8 +96,8 @@ class Search:
                 return attempt
             if self.best is None or len(attempt.recorder.ledger.records) > len(self.best.recorder.ledger.records):
                 self.best = attempt
-            if not attempt.hints.chosen.keys() - self.given.keys():
-                break
+            if not attempt.hints.chosen.keys() - self.given.keys() or not attempt.env.guards:
+                break  # no size was asked for: other sizes change nothing
         assert self.best is not None
         return self.best
 

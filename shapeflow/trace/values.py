@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from shapeflow.dims.env import DimEnv
+from shapeflow.dims.floating import FLOAT_COMPARISONS, FloatNode, of_values
 from shapeflow.trace.branches import likely
-from shapeflow.trace.rules import FreshSizes, hint_of
+from shapeflow.trace.rules import FreshSizes
 from shapeflow.trace.scalars import Scalars
 from shapeflow.trace.source import Place, place
 from shapeflow.trace.traced import traced
@@ -49,6 +50,7 @@ class ValueReader:
         self.env, self.sizes, self.flips = env, sizes, flips
         self.scalars = Scalars(sizes)
         sizes.scalar_value = self.scalars.value
+        env.unknown = self._compare
         self.assumptions: list[Assumption] = []
         self.taken: list[tuple[Place, bool]] = []
         self._visits: Counter[Place] = Counter()
@@ -70,7 +72,7 @@ class ValueReader:
 
     # Questions from Python
 
-    def _known(self, tensor: torch.Tensor) -> torch.Tensor | None:
+    def known(self, tensor: torch.Tensor) -> torch.Tensor | None:
         """The real tensor behind a constant, a parameter or a buffer that was not written to."""
         constant = getattr(tensor, "constant", None)
         note = traced(tensor)
@@ -81,7 +83,7 @@ class ValueReader:
 
     def _real(self, func: Any, args: Any, kwargs: Any, answer: Callable[[], Any]) -> Any:
         (tensor,) = self.recorder.ledger.admit(args[:1])
-        real = self._known(tensor)
+        real = self.known(tensor)
         if real is not None:
             from shapeflow.torch_private import without_modes
 
@@ -96,20 +98,39 @@ class ValueReader:
         return self._branch(func, args, kwargs)
 
     def _branch(self, func: Any, args: Any, kwargs: Any) -> bool:
-        """The side of a branch to take: what an earlier attempt found, else what is likely not to raise."""
+        """The side of a branch to take."""
         where = place(4)
         args = self.recorder.ledger.admit(args)
         if func.__name__ == "__bool__" and (truth := self.scalars.truth(args[0])) is not None:
             return bool(truth)
+        answer = self._side(where, self._subject(func, args))
+        self._assume(func, args, kwargs, answer, where)
+        return answer
+
+    def _compare(self, left: FloatNode, relation: str, right: FloatNode) -> bool:
+        """A comparison of floats that only values decide, or of floats of sizes that are no ratios: a branch too."""
+        where = place(2)
+        answer = FLOAT_COMPARISONS[relation](left.hint, right.hint)
+        if of_values(left.formula) or of_values(right.formula):
+            answer = self._side(where, "item")
+        writer = self.recorder.writer
+        sides = writer.real(left.formula), writer.real(right.formula)
+        node = writer.graph.call_function(FLOAT_COMPARISONS[relation], sides)
+        text = f"{left.formula} {relation} {right.formula} is {answer}"
+        writer.expect(node, answer, text)
+        self.assumptions.append(Assumption(text, answer, where))
+        return answer
+
+    def _side(self, where: Place | None, subject: str) -> bool:
+        """What an earlier attempt found, else what is likely not to raise."""
         answer = self.flips.get(where) if where is not None else None
         if answer is None:
-            answer = likely(where, self._subject(func, args))
+            answer = likely(where, subject)
         if where is not None:
             self.taken.append((where, answer))
             self._visits[where] += 1
             if self._visits[where] > MOST_VISITS:  # a loop that this answer never ends
                 answer = not answer
-        self._assume(func, args, kwargs, answer, where)
         return answer
 
     def _subject(self, func: Any, args: Any) -> str:
@@ -169,7 +190,7 @@ class ValueReader:
         return number
 
     def _float(self, func: Any, args: Any, kwargs: Any) -> float:
-        return self._real(func, args, kwargs, lambda: float(hint_of(self._fresh_number(args[0], place(5)))))
+        return self._real(func, args, kwargs, lambda: float(torch.sym_float(self._fresh_number(args[0], place(5)))))
 
     def _tolist(self, func: Any, args: Any, kwargs: Any) -> Any:
         def answer() -> Any:

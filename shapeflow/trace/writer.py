@@ -13,7 +13,6 @@ from __future__ import annotations
 import operator
 import types
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass
 from typing import Any
 
 import torch
@@ -26,7 +25,8 @@ from shapeflow.dims.floating import FLOAT_OPERATIONS, Call, FloatNode, Formula, 
 from shapeflow.dims.relation import Relation
 from shapeflow.torch_private import FakeTensor
 from shapeflow.trace.functions import property_name
-from shapeflow.trace.replay import expect, hold, unreadable
+from shapeflow.trace.replay import expect, hold, refill, unreadable
+from shapeflow.trace.structure import Slot, map_tensors
 from shapeflow.trace.traced import Traced, traced
 
 ATOMIC: dict[type, Callable[..., Any]] = {FloorDiv: operator.floordiv, Mod: operator.mod, Max: max, Min: min}
@@ -56,9 +56,17 @@ class Writer:
 
     # Nodes
 
-    def placeholder(self, name: str, default: Any = None) -> fx.Node:
+    def placeholder(self, name: str) -> fx.Node:
         """An input of the graph."""
         return self.graph.placeholder(name)
+
+    def plain(self, name: str, value: Any) -> None:
+        """A plain Python value among the inputs: the same when the graph replays, and may be left out there."""
+        if type(value) in LEAVES:
+            node = self.graph.placeholder(name, default_value=value)
+            self.expect(node, value, name)
+        else:
+            self.graph.placeholder(name)
 
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
         """An operator, as a method or a function, however the model spelt it."""
@@ -66,7 +74,8 @@ class Writer:
         named = {name: self.lower(value) for name, value in kwargs.items()} if kwargs else {}
         name = getattr(function, "__name__", "")
         if isinstance(function, types.MethodWrapperType):  # a property: Tensor.T.__get__
-            return self.graph.create_node("call_function", getattr, (lowered[0], property_name(function)))
+            access = getattr if name == "__get__" else setattr
+            return self.graph.create_node("call_function", access, (lowered[0], property_name(function), *lowered[1:]))
         if (known := AS_OPERATOR.get(name)) is not None:
             return self.graph.create_node("call_function", known, lowered, named)
         if args and getattr(torch.Tensor, name, None) is function:
@@ -103,22 +112,27 @@ class Writer:
             return [self.lower(item) for item in value]
         if kind is slice:
             return slice(self.lower(value.start), self.lower(value.stop), self.lower(value.step))
-        if isinstance(value, dict):
+        if kind is dict:
             return {name: self.lower(item) for name, item in value.items()}
         return self._object(value)
 
     def _object(self, value: Any) -> Any:
-        """A structure with tensors inside is made anew from its fields; anything else is kept as it is."""
-        if isinstance(value, tuple) and hasattr(value, "_fields"):
-            return self.graph.create_node("call_function", type(value), tuple(self.lower(item) for item in value))
+        """A structure with tensors inside is made anew from its parts; anything else is kept as it is."""
+        kind = type(value)
         if isinstance(value, tuple):
-            return tuple([self.lower(item) for item in value])
-        if is_dataclass(value) and not isinstance(value, type):
-            parts = {field.name: self.lower(getattr(value, field.name)) for field in fields(value) if field.init}
-            return self.graph.create_node("call_function", type(value), (), parts)
+            items = tuple([self.lower(item) for item in value])
+            if hasattr(value, "_fields"):
+                return self.graph.create_node("call_function", kind, items)
+            named = kind.__module__ == "torch.return_types"
+            return self.graph.create_node("call_function", kind, (items,)) if named else items
+        tensors: list[torch.Tensor] = []
+        skeleton = map_tensors(value, lambda tensor: (tensors.append(tensor), Slot(len(tensors) - 1))[1])
         name = f"_object_{len(self.attributes)}"
-        self.attributes[name] = value
-        return self.graph.create_node("get_attr", name)
+        self.attributes[name] = skeleton
+        kept = self.graph.create_node("get_attr", name)
+        if not tensors:
+            return kept
+        return self.graph.create_node("call_function", refill, (kept, tuple(self.tensor(each) for each in tensors)))
 
     def tensor(self, tensor: torch.Tensor) -> fx.Node:
         """The node of a tensor that the tracer has met; an element of a tuple gets its `getitem` at first use."""
