@@ -30,6 +30,7 @@ __all__ = [
     "fake_like",
     "is_scripted",
     "lstm_functions",
+    "pad_packed",
     "quiet_logs",
     "real_module",
     "rename_axes",
@@ -161,6 +162,11 @@ def rename_axes(mode: ShapeMode, tensor: torch.Tensor, sizes: Sequence[Any]) -> 
 def lstm_functions() -> dict[str, Any]:
     """The recurrent operators as `nn.LSTM`, `nn.GRU` and `nn.RNN` call them."""
     return {name: getattr(torch._VF, name) for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")}
+
+
+def pad_packed() -> Any:
+    """The operator behind `pad_packed_sequence`."""
+    return torch._VF._pad_packed_sequence
 
 
 def is_scripted(module: object) -> bool:

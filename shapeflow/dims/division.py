@@ -42,10 +42,15 @@ def floor_divide(numerator: Expr, denominator: Expr) -> Expr:
 
 
 def _divide_by_term(numerator: Expr, denominator: Expr) -> Expr:
-    if _is_positive(denominator) and any(coefficient < 0 for coefficient in numerator.coefficients.values()):
+    """Of a ceil division and its negative one form remains: a numerator that starts negative is turned.
+
+    Its first term that d does not divide tells, once common factors are gone: `n//d` is `-1 - (-n - 1)//d`.
+    """
+    left = _not_divided(numerator.coefficients, denominator.coefficients)
+    if any(coefficient < 0 for coefficient in left.values()) and _is_positive(denominator):
         if (shared := _common_factor(numerator, denominator)) is not None:
             return floor_divide(_without(numerator, shared), _without(denominator, shared))
-        if _leaves_negative(numerator, denominator):
+        if left[first_monomial(left)] < 0:
             return -1 - floor_divide(-numerator - 1, denominator)
     quotient, rest = _split(numerator, denominator)
     return quotient + _divide_rest(rest, denominator)
@@ -76,18 +81,14 @@ def _leads_negative(denominator: Expr) -> bool:
     return denominator.coefficients[leading_monomial(denominator.coefficients)] < 0
 
 
-def _leaves_negative(numerator: Expr, denominator: Expr) -> bool:
-    """Whether to write `-1 - (-n - 1)//d` for `n//d`, so that of a ceil division and its negative one form remains.
-
-    So it is where the first term that d does not divide is negative; numbers count only where d is none.
-    """
-    ((factor, divisor),) = denominator.coefficients.items()
-    left = {
+def _not_divided(terms: Terms, divisor: Terms) -> Terms:
+    """The terms that the divisor, one term, does not divide; numbers only where it is none, else they are rounded."""
+    ((factor, number),) = divisor.items()
+    return {
         monomial: coefficient
-        for monomial, coefficient in numerator.coefficients.items()
-        if (monomial or factor) and (coefficient % divisor or divide_monomials(monomial, factor) is None)
+        for monomial, coefficient in terms.items()
+        if (monomial or factor) and (coefficient % number or divide_monomials(monomial, factor) is None)
     }
-    return bool(left) and left[first_monomial(left)] < 0
 
 
 def _split(numerator: Expr, denominator: Expr) -> tuple[Expr, Expr]:

@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 class Expr:
     """Immutable; made by `Expr.const`, `Expr.symbol` and arithmetic with each other and ints. Equality is identity."""
 
-    __slots__ = ("__weakref__", "_order", "_range", "_symbols", "_unpinned", "coefficients", "constant")
+    __slots__ = ("__weakref__", "_order", "_range", "_symbols", "_unpinned", "coefficients", "constant", "n_terms")
     coefficients: Terms  # {monomial: coefficient}; never changed
     constant: int | None  # the number where it is one
+    n_terms: int
     _order: Order | None
     _range: Interval | None
     _symbols: frozenset[Symbol] | None
@@ -144,10 +145,6 @@ class Expr:
         return tuple(self.coefficients.items())
 
     @property
-    def n_terms(self) -> int:
-        return len(self.coefficients)
-
-    @property
     def symbols(self) -> frozenset[Symbol]:
         """All symbols inside, those within atoms too."""
         if self._symbols is None:
@@ -235,6 +232,7 @@ def _expr(value: Expr | int) -> Expr:
 def _new(terms: Terms) -> Expr:
     self = object.__new__(Expr)
     self.coefficients = terms
+    self.n_terms = len(terms)
     self.constant = None if len(terms) > 1 else terms.get(()) if terms else 0
     self._order = self._range = self._symbols = self._unpinned = None
     return self

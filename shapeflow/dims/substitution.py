@@ -11,6 +11,7 @@ from shapeflow.errors import InputError
 
 if TYPE_CHECKING:
     from shapeflow.dims.expr import Expr
+    from shapeflow.dims.polynomial import Monomial
 
 
 def evaluate(expr: Expr, known: dict[Atom, int]) -> int:
@@ -43,25 +44,39 @@ def _number(atom: Atom, known: dict[Atom, int]) -> int:
             return min(parts)
 
 
-def map_atoms(expr: Expr, fn: Callable[[Atom], Expr | None], done: dict[Atom, Expr]) -> Expr:
-    """The expression rebuilt; `done` remembers the atoms that are shared."""
-    total = expr.const(0)
-    for monomial, coefficient in expr.coefficients.items():
-        term = expr.const(coefficient)
-        for atom, power in monomial:
+def map_atoms(expr: Expr, fn: Callable[[Atom], Expr | None], done: dict[Atom, Expr | None]) -> Expr:
+    """The expression rebuilt; `done` remembers what replaces the atoms that are shared, None for those that stay."""
+    for monomial in expr.coefficients:
+        for atom, _ in monomial:
             if atom not in done:
                 replacement = fn(atom)
-                done[atom] = _rebuilt(expr, atom, fn, done) if replacement is None else replacement
-            term = term * done[atom] ** power
-        total = total + term
+                done[atom] = _rebuilt(atom, fn, done) if replacement is None else replacement
+    kept = {term: c for term, c in expr.coefficients.items() if all(done[atom] is None for atom, _ in term)}
+    if len(kept) == expr.n_terms:
+        return expr
+    total = expr.from_terms(kept)
+    for monomial, coefficient in expr.coefficients.items():
+        if monomial not in kept:
+            total = total + _product(expr, monomial, coefficient, done)
     return total
 
 
-def _rebuilt(expr: Expr, atom: Atom, fn: Callable[[Atom], Expr | None], done: dict[Atom, Expr]) -> Expr:
-    parts = [map_atoms(part, fn, done) for part in children(atom)]
+def _product(expr: Expr, monomial: Monomial, coefficient: int, done: dict[Atom, Expr | None]) -> Expr:
+    product = expr.from_terms({tuple(factor for factor in monomial if done[factor[0]] is None): coefficient})
+    for atom, power in monomial:
+        if (replacement := done[atom]) is not None:
+            product = product * replacement**power
+    return product
+
+
+def _rebuilt(atom: Atom, fn: Callable[[Atom], Expr | None], done: dict[Atom, Expr | None]) -> Expr | None:
+    old = children(atom)
+    parts = [map_atoms(part, fn, done) for part in old]
+    if all(part is before for part, before in zip(parts, old, strict=True)):
+        return None
     match atom:
         case Symbol():
-            return expr.from_atom(atom)
+            return None
         case FloorDiv():
             return parts[0] // parts[1]
         case Mod():

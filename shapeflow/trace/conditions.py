@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from shapeflow.dims.atoms import FloorDiv, Max, Min, Symbol
 from shapeflow.dims.env import DimEnv, Guard
 from shapeflow.dims.expr import Expr
@@ -14,27 +16,43 @@ from shapeflow.trace.source import location
 
 RESHAPING = frozenset("view reshape contiguous transpose permute flatten unflatten clone to type_as".split())
 """Operators that ask about strides to tell whether a copy is needed."""
+INDEXING = frozenset({"getitem", "setitem", "select"})
+"""Operators whose shape does not depend on the number that is the index."""
 FARTHEST = 2**20
 
 
 def conditions(env: DimEnv) -> tuple[Condition, ...]:
-    """Every guard that tells of the model."""
-    found = []
-    for guard in telling(env):
-        place, operator = guard.where  # type: ignore[misc]
-        found.append(Condition(str(guard), location(place), operator))
-    return tuple(found)
+    """Every guard that tells of the sizes that the model takes."""
+    return tuple(_condition(guard) for guard in of_sizes(env))
+
+
+def _condition(guard: Guard) -> Condition:
+    place, operator = guard.where  # type: ignore[misc]
+    return Condition(str(guard), location(place), operator)
 
 
 def telling(env: DimEnv) -> list[Guard]:
     """The guards that tell of the model, in the order of asking."""
-    return [guard for guard in env.guards.values() if _tells(guard)]
+    return [guard for guard in env.guards.values() if _tells(guard, env.fresh.keys())]
 
 
-def _tells(guard: Guard) -> bool:
+def of_sizes(env: DimEnv) -> list[Guard]:
+    """Those that say something of the inputs' sizes."""
+    return [guard for guard in telling(env) if not guard.relation.difference.symbols <= env.fresh.keys()]
+
+
+def of_values(env: DimEnv) -> tuple[Condition, ...]:
+    """Those that only speak of dims that values decide: `u0 == u1`."""
+    guards = [guard for guard in telling(env) if guard.relation.difference.symbols <= env.fresh.keys()]
+    return tuple(dict.fromkeys(_condition(guard) for guard in guards))
+
+
+def _tells(guard: Guard, fresh: Set[Symbol]) -> bool:
     """Whether the model's code asked, or raises otherwise; torch asks inside its operators for its own sake too."""
     _, operator = guard.where  # type: ignore[misc]
     relation = guard.relation
+    if operator in INDEXING and relation.operator == "==" and relation.difference.symbols <= fresh:
+        return False
     if not operator or (guard.demanded and relation.operator != "!="):
         return not _is_generic(guard) or not operator
     return (
@@ -56,7 +74,7 @@ def domain(env: DimEnv) -> Domain:
     free = [symbol for symbol in env.hints if symbol not in env.definitions and symbol not in env.fresh]
     least = {symbol: env.range(symbol) for symbol in free}
     relations = []
-    for guard in telling(env):
+    for guard in of_sizes(env):
         symbol = _sole_rising(guard)
         if symbol in least:
             low, high = least[symbol]

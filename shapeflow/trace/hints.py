@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 BATCH_FROM = 3
-IMAGE_FROM = 131
+IMAGE_FROM = 257
 """An axis behind batch and channels is an image's or a volume's: smaller sizes shrink to nothing within the model."""
 RUNGS: tuple[tuple[int, ...], ...] = ((7,), (67,), (224, 448, 672), (224, 224, 224, 224), (16007,))
 """Each rung: primes from a number on, or (more than one number) the sizes of usual images, multiples of 32 and 7."""

@@ -1,6 +1,6 @@
 """Functions of torch whose own code would fix a size: their shapes are given here instead, and they stay one node.
 
->>> RULES[torch.linspace](0, 1, T).shape
+>>> OwnRules(sizes).rules[torch.linspace](0, 1, T).shape
 torch.Size([T])
 """
 
@@ -10,14 +10,40 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.nn import functional
 
+from shapeflow.torch_private import pad_packed
 from shapeflow.trace import rnn
+from shapeflow.trace.rules import FreshSizes
+
+
+class OwnRules:
+    """Shape rules by function, as the model calls it."""
+
+    def __init__(self, sizes: FreshSizes) -> None:
+        self.sizes = sizes
+        self.rules: dict[Any, Callable[..., Any]] = {
+            **rnn.RULES,
+            torch.linspace: _spaced,
+            torch.logspace: _spaced,
+            functional.one_hot: self._one_hot,
+            pad_packed(): self._pad_packed,
+        }
+
+    def _one_hot(self, tensor: torch.Tensor, num_classes: Any = -1) -> torch.Tensor:
+        """Without a class count it is a matter of values."""
+        counted = not isinstance(num_classes, torch.SymInt) and num_classes < 0
+        classes = self.sizes.count("one_hot", None) if counted else num_classes
+        return tensor.new_empty((*tensor.shape, classes), dtype=torch.int64)
+
+    def _pad_packed(self, data: torch.Tensor, batch_sizes: Any, first: bool, value: float, total: int) -> Any:
+        packed = vars(batch_sizes).get("_packed")
+        batch, steps = packed or (self.sizes.count("pad_packed_sequence", None), batch_sizes.shape[0])
+        steps = steps if type(total) is int and total <= 0 else total
+        sizes = (batch, steps) if first else (steps, batch)
+        return data.new_empty((*sizes, *data.shape[1:])), batch_sizes.new_empty((batch,))
 
 
 def _spaced(start: Any, end: Any, steps: Any, base: float = 10.0, **options: Any) -> torch.Tensor:
     """`linspace` and `logspace` take the number of steps as a plain integer."""
     return torch.empty((steps,), dtype=options.get("dtype"), device=options.get("device"))
-
-
-RULES: dict[Any, Callable[..., Any]] = {**rnn.RULES, torch.linspace: _spaced, torch.logspace: _spaced}
-"""By function, as the model calls it."""

@@ -18,11 +18,11 @@ from shapeflow.dims.atoms import Symbol
 from shapeflow.dims.env import DimEnv
 from shapeflow.dims.expr import Expr
 from shapeflow.torch_private import FakeTensor, ShapeMode, rename_axes, tree_leaves, without_modes
-from shapeflow.trace.functions import TAKES_SIZES, WRITTEN_SIZES, Kind, body_of, kind_of, name_of
+from shapeflow.trace.functions import TAKES_SIZES, WRITTEN_SIZES, Kind, body_of, kind_of, name_of, operator_name
 from shapeflow.trace.ledger import Ledger
 from shapeflow.trace.memo import Entry, Memo, alias_of, make
 from shapeflow.trace.modules import ModuleStack
-from shapeflow.trace.own_rules import RULES
+from shapeflow.trace.own_rules import OwnRules
 from shapeflow.trace.scalars import note_origin
 from shapeflow.trace.shadow import SYMBOLIC
 from shapeflow.trace.source import Place, place
@@ -51,6 +51,7 @@ class Recorder(TorchFunctionMode):
         self.operator = ""
         self.failed: Failure | None = None
         self._plans: dict[Any, Callable[..., Any] | None] = {}
+        self.own_rules = OwnRules(values.sizes).rules
         self._bodies: dict[Any, Any] = {}
         self._known_symbols = 0
         values.recorder = self
@@ -72,7 +73,7 @@ class Recorder(TorchFunctionMode):
         reader = self.values.readers.get(name_of(func))
         if reader is not None:
             return reader
-        if func in RULES:
+        if func in self.own_rules:
             return self._ruled
         plans: dict[Kind, Callable[..., Any] | None] = {
             "question": None,
@@ -101,12 +102,12 @@ class Recorder(TorchFunctionMode):
     def _ruled(self, func: Any, args: Any, kwargs: Any) -> Any:
         args, kwargs = self.ledger.admit(args), self.ledger.admit(kwargs)
         found = place(3)
-        result = self._run(RULES[func], args, kwargs, found)
+        result = self._run(self.own_rules[func], args, kwargs, found)
         return self._record(func, args, kwargs, result, found)
 
     def _constant(self, func: Any, args: Any, kwargs: Any) -> Any:
         """`torch.tensor([T, 2])`: sizes inside are lowered like any argument, and the tensor's values are not known."""
-        if not any(type(part) in SYMBOLIC for part in tree_leaves((args, kwargs))):
+        if not _has_sizes((args, kwargs)):
             return self._plain(func, args, kwargs, place(3))
         before, self.env.quiet = self.env.quiet, True
         try:
@@ -158,7 +159,7 @@ class Recorder(TorchFunctionMode):
             return self._record(func, args, kwargs, result, found)
         if func.__name__ in WRITTEN_SIZES and type(result) is FakeTensor:
             self._keep_written_sizes(result, args[1:])
-        memo.keep(key, tensors, result)
+        self.env.quietly(memo.keep, key, tensors, result)
         self._suppose_generic(result)
         entry = memo.entries.get(key)
         if entry is None:
@@ -211,26 +212,30 @@ class Recorder(TorchFunctionMode):
             mark(output, known)
             record.outputs.append(template.signature)
             outputs.append(output)
+        if tensors and traced(tensors[0]).real is not None:  # type: ignore[union-attr]  # the memo's key saw a note
+            self._carry_values(func, args, kwargs, tensors, outputs)
         if single:
-            if tensors and traced(tensors[0]).real is not None:  # type: ignore[union-attr]  # the memo's key saw a note
-                self._carry_values(func, args, kwargs, tensors, known)
             node.meta["val"] = outputs[0]
             return outputs[0]
         node.meta["val"] = result = _rebuild(entry.container, outputs)
         return result
 
-    def _carry_values(self, func: Any, args: Any, kwargs: Any, tensors: list[torch.Tensor], known: Traced) -> None:
+    def _carry_values(self, func: Any, args: Any, kwargs: Any, tensors: list[torch.Tensor], outputs: list[Any]) -> None:
         """What is made of small buffers and constants alone has values: `self.lengths[0]`, `self.gate > 0`."""
         reals = [self.values.known(tensor) for tensor in tensors]
         if any(real is None or real.numel() > MOST_VALUES for real in reals):
             return
+        if _has_sizes((args, kwargs)):
+            return
         by_fake = {id(tensor): real for tensor, real in zip(tensors, reals, strict=True)}
         with without_modes():
             real_args, real_kwargs = map_tensors((args, kwargs), lambda tensor: by_fake[id(tensor)])
-            known.real = func(*real_args, **real_kwargs)
+            result = func(*real_args, **real_kwargs)
+        for output, real in zip(outputs, [result] if len(outputs) == 1 else result, strict=False):
+            traced(output).real = real  # type: ignore[union-attr]  # marked just now
 
     def _run(self, func: Any, args: Any, kwargs: Any, found: Place | None) -> Any:
-        self.operator = name_of(func)
+        self.operator = operator_name(func)
         try:
             return func(*args, **kwargs)
         except Exception as error:  # any: the note says where in the model it arose, the error goes on
@@ -268,10 +273,17 @@ class Recorder(TorchFunctionMode):
     def _distinct(self, result: Any, outputs: list[Any]) -> Any:
         """An operator that hands its input through (`contiguous`, `dropout` in eval) still has an output of its own."""
         if type(result) is FakeTensor and traced(result) is not None:
-            with torch._C.DisableTorchFunction():
-                result = result.view_as(result)
+            result = self._alias(result)
             return result, [((), result)]
         return result, outputs
+
+    def _alias(self, tensor: torch.Tensor) -> torch.Tensor:
+        before, self.env.quiet = self.env.quiet, True
+        try:
+            with torch._C.DisableTorchFunction():
+                return tensor.view_as(tensor)
+        finally:
+            self.env.quiet = before
 
     def _find_sources(self, outputs: list[Any], node: Any) -> None:
         """Dims that this operator found (the rows of `nonzero`) are read off its output when the graph replays."""
@@ -302,6 +314,14 @@ class Failure:
     def __init__(self, error: Exception, function: Any, args: Any, kwargs: Any, scopes: Any, found: Any) -> None:
         self.error, self.function, self.scopes, self.place = error, function, scopes, found
         self.args, self.kwargs = args, kwargs
+
+
+def _has_sizes(value: Any) -> bool:
+    """Whether symbolic numbers are among the arguments, in slices too."""
+    for leaf in tree_leaves(value):
+        if type(leaf) in SYMBOLIC or (type(leaf) is slice and _has_sizes([leaf.start, leaf.stop, leaf.step])):
+            return True
+    return False
 
 
 def _tensors_in(value: Any, path: tuple[Any, ...] = ()) -> Any:

@@ -218,9 +218,11 @@ class Trace:
     @cached_property
     def assumptions(self) -> tuple[Condition, ...]:
         """What the trace took values to be: the sides of branches that it went."""
+        from shapeflow.trace.conditions import of_values
         from shapeflow.trace.source import location
 
-        return tuple(Condition(each.text, location(each.place)) for each in self._attempt.values.assumptions)
+        branches = tuple(Condition(each.text, location(each.place)) for each in self._attempt.values.assumptions)
+        return branches + of_values(self._attempt.env)
 
     @cached_property
     def domain(self) -> Domain:

@@ -44,7 +44,6 @@ class FreshSizes:
             aten.item.default: self._scalar,
             aten.equal.default: lambda mode, *_: True,
             aten._pack_padded_sequence.default: self._pack,
-            aten._pad_packed_sequence.default: self._unpack,
             aten.convolution.default: convolution,
             aten._grouped_mm.default: grouped_mm,
         }
@@ -86,7 +85,8 @@ class FreshSizes:
             tensor.new_empty((count,), dtype=torch.int64) if counts else empty,
         )
 
-    def _count(self, origin: str, numel: Any) -> torch.SymInt:
+    def count(self, origin: str, numel: Any) -> torch.SymInt:
+        """A fresh dim as torch carries it."""
         return self.env.symint(self.fresh(origin, numel=numel))
 
     def _unique(
@@ -97,7 +97,7 @@ class FreshSizes:
         return_inverse: bool = False,
         return_counts: bool = False,
     ) -> tuple[torch.Tensor, ...]:
-        return self._unique_of(tensor, self._count("unique", tensor.numel()), return_inverse, return_counts)
+        return self._unique_of(tensor, self.count("unique", tensor.numel()), return_inverse, return_counts)
 
     def _unique_dim(
         self,
@@ -108,7 +108,7 @@ class FreshSizes:
         return_inverse: bool = False,
         return_counts: bool = False,
     ) -> tuple[torch.Tensor, ...]:
-        count = self._count("unique", tensor.shape[dim])
+        count = self.count("unique", tensor.shape[dim])
         sizes = [count if axis == dim % tensor.dim() else size for axis, size in enumerate(tensor.shape)]
         along = tensor.new_empty((tensor.shape[dim],), dtype=torch.int64)
         return tensor.new_empty(sizes), along, tensor.new_empty((count,), dtype=torch.int64)
@@ -123,33 +123,24 @@ class FreshSizes:
     ) -> tuple[torch.Tensor, ...]:
         if dim is not None:
             return self._unique_dim(mode, tensor, dim)
-        return self._unique_of(tensor, self._count("unique", tensor.numel()), return_inverse, return_counts)
+        return self._unique_of(tensor, self.count("unique", tensor.numel()), return_inverse, return_counts)
 
     def _repeat_interleave(self, mode: Any, repeats: torch.Tensor, output_size: Any = None) -> torch.Tensor:
-        return repeats.new_empty((self._count("repeat_interleave", None) if output_size is None else output_size,))
+        return repeats.new_empty((self.count("repeat_interleave", None) if output_size is None else output_size,))
 
     def _bincount(self, mode: Any, tensor: torch.Tensor, weights: Any = None, minlength: int = 0) -> torch.Tensor:
         dtype = torch.int64 if weights is None else torch.float64
-        return tensor.new_empty((self._count("bincount", None),), dtype=dtype)
+        return tensor.new_empty((self.count("bincount", None),), dtype=dtype)
 
     def _nms(self, mode: Any, boxes: torch.Tensor, scores: torch.Tensor, threshold: float) -> torch.Tensor:
-        return boxes.new_empty((self._count("nms", boxes.shape[0]),), dtype=torch.int64)
+        return boxes.new_empty((self.count("nms", boxes.shape[0]),), dtype=torch.int64)
 
     def _pack(self, mode: Any, padded: torch.Tensor, lengths: torch.Tensor, batch_first: bool) -> Any:
         steps = padded.shape[1 if batch_first else 0]
-        total = self._count("pack_padded_sequence", padded.shape[0] * padded.shape[1])
+        total = self.count("pack_padded_sequence", padded.shape[0] * padded.shape[1])
         batch_sizes = lengths.new_empty((steps,), dtype=torch.int64, device="cpu")
         vars(batch_sizes)["_packed"] = padded.shape[0 if batch_first else 1], steps
         return padded.new_empty((total, *padded.shape[2:])), batch_sizes
-
-    def _unpack(self, mode: Any, data: torch.Tensor, batch_sizes: Any, first: bool, value: float, total: int) -> Any:
-        batch, steps = vars(batch_sizes).get("_packed") or (
-            self._count("pad_packed_sequence", None),
-            batch_sizes.shape[0],
-        )
-        steps = total if total > 0 else steps
-        sizes = (batch, steps) if first else (steps, batch)
-        return data.new_empty((*sizes, *data.shape[1:])), batch_sizes.new_empty((batch,))
 
     def _scalar(self, mode: Any, tensor: torch.Tensor) -> Any:
         """A number that torch itself reads inside an operator: `one_hot` without a class count, a size in a tensor."""

@@ -2,7 +2,7 @@
 
 `isinstance(x.shape[1], int)` is False for a symbolic size, and `len(x)` and `int(H / 2)` have to be numbers, so
 beartype would refuse `causal_mask(x.shape[1])` and sizes would be fixed. While a trace runs, the modules whose code
-it runs see an `isinstance`, `len`, `int` and `float` of ours; torch itself does not.
+it runs see an `isinstance`, `len`, `max`, `min`, `int` and `float` of ours; torch itself does not.
 
     >>> with shadowed([models.attention]):
     ...     models.attention.causal_allowed(T, T)        # annotated `t_q: int`
@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
 import linecache
 import math
 import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -70,7 +70,24 @@ def _plain_classes(classes: Any) -> Any:
     return int if classes is int_of_sizes else float if classes is float_of_sizes else classes
 
 
-SHADOWS = {"isinstance": isinstance_of_sizes, "len": len_of_sizes}
+def _extreme(plain: Callable[..., Any], symbolic: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """`max` or `min`, symbolic for two or more numbers of which one is a size."""
+
+    def extreme(*args: Any, **options: Any) -> Any:
+        kinds = set(map(type, args))
+        if len(args) > 1 and not options and torch.SymInt in kinds and kinds <= {int, torch.SymInt}:
+            return functools.reduce(symbolic, args)
+        return plain(*args, **options)
+
+    return extreme
+
+
+SHADOWS = {
+    "isinstance": isinstance_of_sizes,
+    "len": len_of_sizes,
+    "max": _extreme(max, torch.sym_max),
+    "min": _extreme(min, torch.sym_min),
+}
 NUMBER_SHADOWS = {"int": int_of_sizes, "float": float_of_sizes}
 """Only for modules that call them and do nothing else with them: `dtype=int`, `type(n) is int` want the class."""
 
@@ -91,9 +108,7 @@ def _math_shadows() -> dict[str, Callable[..., Any]]:
         plain = getattr(math, name)
         return lambda *x: symbolic(*x) if any(type(number) in SYMBOLIC for number in x) else plain(*x)
 
-    rounding = {
-        name: keeping(name, lambda x, method=method: getattr(x, method)()) for name, method in ROUNDINGS.items()
-    }
+    rounding = {name: keeping(name, lambda x, to=to: getattr(x, to)()) for name, to in ROUNDINGS.items()}
     formulas = {name: keeping(name, lambda *x, name=name: _of_formula(name, *x)) for name in MATH}
     whole_root = keeping("isqrt", lambda x: _of_formula("sqrt", x).__floor__())
     return {**rounding, **formulas, "isqrt": whole_root}
@@ -123,7 +138,7 @@ def _shadows(space: dict[str, Any]) -> dict[str, Any]:
     return {**SHADOWS, **{name: shadow for name, shadow in NUMBER_SHADOWS.items() if name in called}}
 
 
-@lru_cache(maxsize=1024)
+@functools.lru_cache(maxsize=1024)
 def _only_called(file: str) -> frozenset[str]:
     """Those of `int` and `float` that a file calls or hands to `isinstance`, and uses in no other way."""
     source = "".join(linecache.getlines(file))

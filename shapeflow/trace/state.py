@@ -51,6 +51,7 @@ class Notes:
         """Note an object and what it holds."""
         if isinstance(value, LEAVES) or depth > DEEPEST or id(value) in self._attributes or id(value) in self._contents:
             return
+        depth = 0 if isinstance(value, nn.Module) else depth
         if isinstance(value, CONTAINERS):
             content = _copy(value)
             self._contents[id(value)] = value, content

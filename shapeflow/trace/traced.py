@@ -55,8 +55,7 @@ class Traced:
     """The tensor's signature, its fx node, the record (and which output of it) that made it, and its storage's root.
 
     `root` is the tensor that a view looks into: a write through one is seen by all. `value` is the whole number in a
-    0-d tensor, `origin` how it came about, `rows` the count of true elements of a mask, `real` the tensor that it stands
-    for.
+    0-d tensor, `origin` how it came about, `rows` the count of true elements of a mask, `real` the tensor behind it.
     """
 
     __slots__ = ("index", "node", "origin", "real", "record", "root", "rows", "signature", "value", "writer")

@@ -51,22 +51,24 @@ class Writer:
         self.env = env
         self.graph = fx.Graph()
         self.attributes: dict[str, Any] = {}
+        self._optional = False
         self._sources: dict[Symbol, Callable[[], fx.Node]] = {}
         self._lowered: dict[Any, fx.Node | int | float] = {}
 
     # Nodes
 
     def placeholder(self, name: str) -> fx.Node:
-        """An input of the graph."""
-        return self.graph.placeholder(name)
+        """An input of the graph. Behind one that may be left out Python wants a default for each."""
+        return self.graph.placeholder(name, default_value=None) if self._optional else self.graph.placeholder(name)
 
     def plain(self, name: str, value: Any) -> None:
         """A plain Python value among the inputs: the same when the graph replays, and may be left out there."""
         if type(value) in LEAVES:
+            self._optional = True
             node = self.graph.placeholder(name, default_value=value)
             self.expect(node, value, name)
         else:
-            self.graph.placeholder(name)
+            self.placeholder(name)
 
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
         """An operator, as a method or a function, however the model spelt it."""

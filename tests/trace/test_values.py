@@ -253,7 +253,7 @@ def test_loops_on_values_end(function):
         pytest.param(lambda x: torch.unique_consecutive(x), ["u0"], ["unique"], id="unique_consecutive"),
         pytest.param(lambda x: x.new_zeros(x.sum().long().item()), ["u0"], ["item"], id="item"),
         pytest.param(lambda x: (x[x > 0], x[x > 1]), ["u0", "u1"], ["nonzero"] * 2, id="two masks"),
-        pytest.param(lambda x: F.one_hot(x.long()), ["B T u0"], ["item"], id="one_hot"),
+        pytest.param(lambda x: F.one_hot(x.long()), ["B T u0"], ["one_hot"], id="one_hot"),
         pytest.param(lambda x: torch.bincount(x[0].long()), ["u0"], ["bincount"], id="bincount"),
     ],
 )
