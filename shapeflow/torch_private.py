@@ -34,6 +34,7 @@ __all__ = [
     "quiet_logs",
     "real_module",
     "rename_axes",
+    "restrided",
     "running",
     "tree_leaves",
     "without_modes",
@@ -157,6 +158,17 @@ def rename_axes(mode: ShapeMode, tensor: torch.Tensor, sizes: Sequence[Any]) -> 
     """Give a fake tensor equal sizes under other names, in place: whoever holds the tensor sees the names."""
     with torch._C.DisableTorchFunction(), mode:
         tensor.as_strided_(list(sizes), list(tensor.stride()))
+
+
+def restrided(tensor: torch.Tensor, sizes: Sequence[Any]) -> torch.Tensor:
+    """A contiguous tensor seen with other sizes."""
+    strides: list[Any] = []
+    step: Any = 1
+    for size in reversed(sizes):
+        strides.insert(0, step)
+        step = step * size
+    with torch._C.DisableTorchFunction():
+        return tensor.as_strided(list(sizes), strides)
 
 
 def lstm_functions() -> dict[str, Any]:

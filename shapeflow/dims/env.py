@@ -180,11 +180,11 @@ class DimEnv:
             self.facts.learn(relation)
             self._decided.clear()
 
-    def quietly(self, function: Callable[..., None], *args: Any) -> None:
+    def quietly(self, function: Callable[..., Any], *args: Any) -> Any:
         """Call the function; what it asks of the sizes is no property of the model."""
         before, self.quiet = self.quiet, True
         try:
-            function(*args)
+            return function(*args)
         finally:
             self.quiet = before
 

@@ -13,7 +13,7 @@ import torch
 from torch.nn import functional
 
 from shapeflow.torch_private import pad_packed
-from shapeflow.trace import rnn
+from shapeflow.trace import products, reshaping, rnn
 from shapeflow.trace.rules import FreshSizes
 
 
@@ -27,8 +27,27 @@ class OwnRules:
             torch.linspace: _spaced,
             torch.logspace: _spaced,
             functional.one_hot: self._one_hot,
+            functional.batch_norm: _by_name(products.batch_norm),
+            functional.layer_norm: products.layer_norm,
+            functional.linear: products.linear,
+            torch.addmm: products.addmm,
+            torch.Tensor.view: self._view,
+            torch.Tensor.reshape: self._reshape,
+            torch.reshape: self._reshape,
             pad_packed(): self._pad_packed,
         }
+
+    def _view(self, x: torch.Tensor, *sizes: Any, **options: Any) -> torch.Tensor:
+        written = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], tuple | list) else sizes
+        if options or not written or not reshaping.takes(x, written):
+            return x.view(*sizes, **options)
+        return reshaping.view(self.sizes.env, x, written)
+
+    def _reshape(self, x: torch.Tensor, *sizes: Any, **options: Any) -> torch.Tensor:
+        written = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], tuple | list) else sizes
+        if options or not written or not reshaping.takes(x, written):
+            return x.reshape(*sizes, **options)
+        return reshaping.view(self.sizes.env, x, written)
 
     def _one_hot(self, tensor: torch.Tensor, num_classes: Any = -1) -> torch.Tensor:
         """Without a class count it is a matter of values."""
@@ -42,6 +61,15 @@ class OwnRules:
         steps = steps if type(total) is int and total <= 0 else total
         sizes = (batch, steps) if first else (steps, batch)
         return data.new_empty((*sizes, *data.shape[1:])), batch_sizes.new_empty((batch,))
+
+
+def _by_name(rule: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """`F.batch_norm` is called with `training=`, `momentum=`, `eps=`; only the first matters here."""
+
+    def run(*args: Any, momentum: float = 0.1, eps: float = 1e-5, **named: Any) -> torch.Tensor:
+        return rule(*args, **named)
+
+    return run
 
 
 def _spaced(start: Any, end: Any, steps: Any, base: float = 10.0, **options: Any) -> torch.Tensor:

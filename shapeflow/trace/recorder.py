@@ -73,8 +73,6 @@ class Recorder(TorchFunctionMode):
         reader = self.values.readers.get(name_of(func))
         if reader is not None:
             return reader
-        if func in self.own_rules:
-            return self._ruled
         plans: dict[Kind, Callable[..., Any] | None] = {
             "question": None,
             "unpacking": self._unpack,
@@ -99,21 +97,11 @@ class Recorder(TorchFunctionMode):
         with self:
             return self._bodies[func](*args, **kwargs)
 
-    def _ruled(self, func: Any, args: Any, kwargs: Any) -> Any:
-        args, kwargs = self.ledger.admit(args), self.ledger.admit(kwargs)
-        found = place(3)
-        result = self._run(self.own_rules[func], args, kwargs, found)
-        return self._record(func, args, kwargs, result, found)
-
     def _constant(self, func: Any, args: Any, kwargs: Any) -> Any:
         """`torch.tensor([T, 2])`: sizes inside are lowered like any argument, and the tensor's values are not known."""
         if not _has_sizes((args, kwargs)):
-            return self._plain(func, args, kwargs, place(3))
-        before, self.env.quiet = self.env.quiet, True
-        try:
-            result = self._plain(func, args, kwargs, place(3))
-        finally:
-            self.env.quiet = before
+            return self._operator(func, args, kwargs)
+        result = self.env.quietly(self._plain, func, args, kwargs, place(3))
         result.constant = None
         return result
 
@@ -154,7 +142,7 @@ class Recorder(TorchFunctionMode):
             return self._remembered(func, args, kwargs, entry, tensors, place(3))
         found = place(3)
         asked = self.values.sizes.asked
-        result = self._run(func, args, kwargs, found)
+        result = self._run(func, args, kwargs, found, rule=self.own_rules.get(func))
         if "out" in kwargs or self.values.sizes.asked != asked:
             return self._record(func, args, kwargs, result, found)
         if func.__name__ in WRITTEN_SIZES and type(result) is FakeTensor:
@@ -192,7 +180,7 @@ class Recorder(TorchFunctionMode):
 
     def _plain(self, func: Any, args: Any, kwargs: Any, found: Place | None) -> Any:
         args, kwargs = self.ledger.admit(args), self.ledger.admit(kwargs)
-        result = self._run(func, args, kwargs, found)
+        result = self._run(func, args, kwargs, found, rule=self.own_rules.get(func))
         return self._record(func, args, kwargs, result, found)
 
     def _remembered(self, func: Any, args: Any, kwargs: Any, entry: Entry, tensors: Any, found: Place | None) -> Any:
@@ -234,10 +222,10 @@ class Recorder(TorchFunctionMode):
         for output, real in zip(outputs, [result] if len(outputs) == 1 else result, strict=False):
             traced(output).real = real  # type: ignore[union-attr]  # marked just now
 
-    def _run(self, func: Any, args: Any, kwargs: Any, found: Place | None) -> Any:
+    def _run(self, func: Any, args: Any, kwargs: Any, found: Place | None, *, rule: Any = None) -> Any:
         self.operator = operator_name(func)
         try:
-            return func(*args, **kwargs)
+            return (rule or func)(*args, **kwargs)
         except Exception as error:  # any: the note says where in the model it arose, the error goes on
             if self.failed is None or self.failed.error is not error:
                 self.failed = Failure(error, func, args, kwargs, self.modules.scopes, found)
@@ -278,12 +266,8 @@ class Recorder(TorchFunctionMode):
         return result, outputs
 
     def _alias(self, tensor: torch.Tensor) -> torch.Tensor:
-        before, self.env.quiet = self.env.quiet, True
-        try:
-            with torch._C.DisableTorchFunction():
-                return tensor.view_as(tensor)
-        finally:
-            self.env.quiet = before
+        with torch._C.DisableTorchFunction():
+            return self.env.quietly(tensor.view_as, tensor)
 
     def _find_sources(self, outputs: list[Any], node: Any) -> None:
         """Dims that this operator found (the rows of `nonzero`) are read off its output when the graph replays."""

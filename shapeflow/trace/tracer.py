@@ -48,10 +48,9 @@ def trace(
         if (failed is None or failed.error is not attempt.error) and raised_by_us(attempt.error):
             raise attempt.error
         raise failure(attempt) from attempt.error
-    result = Trace(attempt)
-    if not result.outputs:
+    if not attempt.outputs:
         raise InputError(f"{subject.name} returns no tensor but {type(attempt.result).__name__}: nothing to follow")
-    return result
+    return Trace(attempt)
 
 
 def _subject(target: Any) -> Subject:

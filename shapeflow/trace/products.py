@@ -1,0 +1,63 @@
+"""Matrix products and norms on their usual inputs: plain shapes, one dtype, no autocast.
+
+The words of the errors are those of the real kernels, with the sizes in names:
+`mat1 and mat2 shapes cannot be multiplied (B*Tx490 and 10x5)`. Anything unusual is left to torch's own rule.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+
+def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    """`(..., in)` times `(out, in)`."""
+    if x.dim() < 2 or weight.dim() != 2 or not _plain(x, weight, bias):
+        return functional.linear(x, weight, bias)
+    rows = math.prod(x.shape[:-1])
+    _check(x.shape[-1] == weight.shape[1], (rows, x.shape[-1]), (weight.shape[1], weight.shape[0]))
+    return x.new_empty((*x.shape[:-1], weight.shape[0]))
+
+
+def addmm(bias: torch.Tensor, a: torch.Tensor, b: torch.Tensor, **options: Any) -> torch.Tensor:
+    """`(n, k)` times `(k, m)` plus a vector of m."""
+    if options or a.dim() != 2 or b.dim() != 2 or bias.dim() != 1 or not _plain(a, b, bias):
+        return torch.addmm(bias, a, b, **options)
+    if bias.shape[0] != b.shape[1]:
+        return torch.addmm(bias, a, b)
+    _check(a.shape[1] == b.shape[0], a.shape, b.shape)
+    return a.new_empty((a.shape[0], b.shape[1]))
+
+
+def layer_norm(
+    x: torch.Tensor, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5
+) -> torch.Tensor:
+    """As its input, where the last axes are those of the norm."""
+    last = tuple(x.shape[x.dim() - len(normalized_shape) :])
+    if not _plain(x, weight, bias) or not x.is_contiguous() or last != tuple(normalized_shape):
+        return functional.layer_norm(x, normalized_shape, weight, bias, eps)
+    return torch.empty_like(x)
+
+
+def batch_norm(
+    x: torch.Tensor, mean: Any, var: Any, weight: Any = None, bias: Any = None, training: bool = False, *rest: Any
+) -> torch.Tensor:
+    """As its input, in evaluation; training needs torch's check of the batch."""
+    if training or x.shape[1] != mean.shape[0]:
+        return functional.batch_norm(x, mean, var, weight, bias, training, *rest)
+    return torch.empty_like(x)
+
+
+def _plain(*tensors: torch.Tensor | None) -> bool:
+    dtypes = {tensor.dtype for tensor in tensors if tensor is not None}
+    return len(dtypes) == 1 and not torch.is_autocast_enabled()
+
+
+def _check(holds: Any, left: Any, right: Any) -> None:
+    torch._check(
+        holds,
+        lambda: f"mat1 and mat2 shapes cannot be multiplied ({left[0]}x{left[1]} and {right[0]}x{right[1]})",
+    )

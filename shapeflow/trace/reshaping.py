@@ -1,0 +1,63 @@
+"""`view` and `reshape` of a contiguous tensor: the sizes that the code writes, if they hold as many elements.
+
+torch's own rule walks over the axes and asks of each how it splits, which fixes sizes that need not be fixed
+(`T % (T//32) == 0`); that the counts of elements agree is all that matters.
+
+    >>> view(env, x, (B, T // 32, 32))
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from shapeflow.dims.env import DimEnv
+from shapeflow.dims.expr import Expr
+from shapeflow.dims.relation import Relation
+from shapeflow.torch_private import restrided
+
+
+def view(env: DimEnv, x: torch.Tensor, sizes: Sequence[Any]) -> torch.Tensor:
+    """A view of a contiguous tensor. Raises RuntimeError where the counts of elements differ."""
+    total = math.prod(x.shape)
+    unknown = [axis for axis, size in enumerate(sizes) if type(size) is int and size == -1]
+    known = math.prod(size for axis, size in enumerate(sizes) if axis not in unknown)
+    if unknown:
+        _check(env, total, known, sizes, exact=False)
+        rest = _quotient(env, total, known)
+        sizes = [rest if axis in unknown else size for axis, size in enumerate(sizes)]
+    else:
+        _check(env, total, known, sizes, exact=True)
+    return env.quietly(restrided, x, sizes)
+
+
+def _quotient(env: DimEnv, total: Any, known: Any) -> Any:
+    """What -1 stands for; where names with a value stand in the way of a plain quotient, their values are put in."""
+    if type(total) is int and type(known) is int:
+        return total // known
+    whole, part = (Expr.const(n) if type(n) is int else n.node.size for n in (total, known))
+    named, plain = whole // part, whole.unpinned // part.unpinned
+    exact = plain * part.unpinned is whole.unpinned and named * part is not whole
+    return env.number(plain if exact else named)
+
+
+def takes(x: torch.Tensor, sizes: Sequence[Any]) -> bool:
+    """Whether `view` can do it: a contiguous tensor with elements, and sizes of which one at most is -1."""
+    numbers = all(type(size) in (int, torch.SymInt) for size in sizes)
+    plain = [size for size in sizes if type(size) is int]
+    return numbers and plain.count(-1) <= 1 and all(size > 0 or size == -1 for size in plain) and x.is_contiguous()
+
+
+def _check(env: DimEnv, total: Any, known: Any, sizes: Sequence[Any], *, exact: bool) -> None:
+    """The elements must be as many, or a multiple of what is known."""
+    difference = total - known if exact else total % known
+    if type(difference) is int:
+        holds = difference == 0
+    else:
+        node: Any = difference.node
+        holds = env.ask(Relation("==", node.size), demanded=True)
+    if not holds:
+        raise RuntimeError(f"shape '{list(sizes)}' is invalid for input of size {total}")
