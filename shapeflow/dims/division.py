@@ -57,6 +57,8 @@ def _divide_by_term(numerator: Expr, denominator: Expr) -> Expr:
 
 
 def _divide_by_sum(numerator: Expr, denominator: Expr) -> Expr:
+    if (shared := _common_factor(numerator, denominator)) is not None:
+        return floor_divide(_without(numerator, shared), _without(denominator, shared))
     quotient, rest = _split(numerator, denominator)
     if _is_positive(denominator) and rest.coefficients and rest.coefficients[first_monomial(rest.coefficients)] < 0:
         return quotient - 1 - floor_divide(-rest - 1, denominator)
