@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     Ranges = Callable[[Atom], Interval]
 
 _ROUNDS = 3  # how many of `//`, `%`, `max` and `min` are opened one after the other; the others count as unknowns
+_FEW_TERMS = 6  # a longer sum is opened once only: what bounds it would take for ever to find
 _MOST_DEGREE = 6  # of a product that is multiplied out: each factor doubles its terms
 
 
@@ -83,7 +84,8 @@ def _bounds(terms: Terms, ranges: Ranges) -> Interval:
     if not _has_both_signs(terms):
         return low, high
     negated = {monomial: -coefficient for monomial, coefficient in terms.items()}
-    least, greatest = _lower(terms, ranges, _ROUNDS), _lower(negated, ranges, _ROUNDS)
+    rounds = _ROUNDS if len(terms) <= _FEW_TERMS else 1
+    least, greatest = _lower(terms, ranges, rounds), _lower(negated, ranges, rounds)
     return interval.intersection((low, high), (least, None if greatest is None else -greatest))
 
 
