@@ -18,6 +18,7 @@ from shapeflow.dims.env import DimEnv
 from shapeflow.dims.expr import Expr
 from shapeflow.dims.relation import Relation
 from shapeflow.torch_private import restrided
+from shapeflow.trace.traced import size_key
 
 
 def view(env: DimEnv, x: torch.Tensor, sizes: Sequence[Any]) -> torch.Tensor:
@@ -38,7 +39,7 @@ def _quotient(env: DimEnv, total: Any, known: Any) -> Any:
     """What -1 stands for; where names with a value stand in the way of a plain quotient, their values are put in."""
     if type(total) is int and type(known) is int:
         return total // known
-    whole, part = (Expr.const(n) if type(n) is int else n.node.size for n in (total, known))
+    whole, part = (Expr.const(n) if type(n) is int else size_key(n) for n in (total, known))
     named, plain = whole // part, whole.unpinned // part.unpinned
     exact = plain * part.unpinned is whole.unpinned and named * part is not whole
     return env.number(plain if exact else named)

@@ -97,9 +97,11 @@ MATH = ("sqrt", "log", "log2", "exp", "pow", "sin", "cos", "tanh")
 
 
 def _of_formula(name: str, *numbers: Any) -> torch.SymFloat:
-    reals = [torch.sym_float(number) if type(number) in SYMBOLIC else number for number in numbers]
-    symbolic: Any = next(real for real in reals if type(real) in SYMBOLIC)
-    first, *others = [real.node if type(real) in SYMBOLIC else symbolic.node.wrap_float(float(real)) for real in reals]
+    nodes: list[Any] = [torch.sym_float(number).node if type(number) in SYMBOLIC else None for number in numbers]
+    known = next(node for node in nodes if node is not None)
+    first, *others = [
+        known.wrap_float(float(number)) if node is None else node for node, number in zip(nodes, numbers, strict=True)
+    ]
     return torch.SymFloat(first.call(name, *others))
 
 
