@@ -97,7 +97,7 @@ MATH = ("sqrt", "log", "log2", "exp", "pow", "sin", "cos", "tanh")
 
 
 def _of_formula(name: str, *numbers: Any) -> torch.SymFloat:
-    nodes: list[Any] = [torch.sym_float(number).node if type(number) in SYMBOLIC else None for number in numbers]
+    nodes: list[Any] = [number.node.sym_float() if type(number) in SYMBOLIC else None for number in numbers]
     known = next(node for node in nodes if node is not None)
     first, *others = [
         known.wrap_float(float(number)) if node is None else node for node, number in zip(nodes, numbers, strict=True)
