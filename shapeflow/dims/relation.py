@@ -81,7 +81,7 @@ class Relation:
         divided = self._as_remainder()
         if divided is not None:
             return divided, self.operator, Expr.const(0)
-        left, right = _split(_without_common_symbols(self.difference))
+        left, right = _split(without_common_symbols(self.difference))
         operator = self.operator
         if left.constant is not None and right.constant is None:
             left, right, operator = right, left, MIRROR[operator]
@@ -127,7 +127,7 @@ def _split(difference: Expr) -> tuple[Expr, Expr]:
     return positive, positive - difference
 
 
-def _without_common_symbols(difference: Expr) -> Expr:
+def without_common_symbols(difference: Expr) -> Expr:
     """`B*T - 64*B` as `T - 64`: every size is at least 1, so the relation to zero is the same."""
     shared = tuple(
         (atom, power) for atom, power in common_monomial(difference.coefficients) if isinstance(atom, Symbol)

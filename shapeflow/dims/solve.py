@@ -11,12 +11,14 @@ from __future__ import annotations
 from shapeflow.dims.atoms import Symbol
 from shapeflow.dims.env import DimEnv
 from shapeflow.dims.expr import Expr
+from shapeflow.dims.relation import without_common_symbols
 
 FARTHEST = 4096
 
 
 def solve(difference: Expr, env: DimEnv) -> tuple[str, int] | None:
     """A free name and its size; None when no single name does it."""
+    difference = without_common_symbols(difference)
     symbols = [symbol for symbol in difference.symbols if symbol not in env.fresh and symbol not in env.definitions]
     if len(symbols) != 1 or len(difference.symbols) != 1:
         return None

@@ -55,7 +55,7 @@ class Memo:
     def key(self, function: Any, args: Any, kwargs: Any, tensors: list[torch.Tensor]) -> Any:
         """A hashable key, collecting the tensors on the way; None when an argument cannot be compared by value."""
         try:
-            parts = (function, torch.is_autocast_enabled(), _sequence(args, tensors), _mapping(kwargs, tensors))
+            parts = (function, _autocast(), _sequence(args, tensors), _mapping(kwargs, tensors))
             hash(parts)
         except (UncacheableError, TypeError):
             return None
@@ -88,6 +88,11 @@ class Memo:
         attributes = {name: value for name, value in vars(output).items() if name not in PRIVATE and "memo" not in name}
         attributes |= {name: None for name in vars(output) if "memo" in name}
         return Template(self.signatures.of(output), bare_meta(output), attributes, alias_of(output, tensors))
+
+
+def _autocast() -> Any:
+    """What autocast would make of the operator."""
+    return tuple([torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) for device in ("cpu", "cuda")])
 
 
 def make(template: Template) -> torch.Tensor:

@@ -52,8 +52,8 @@ def batch_norm(
 
 
 def _plain(*tensors: torch.Tensor | None) -> bool:
-    dtypes = {tensor.dtype for tensor in tensors if tensor is not None}
-    return len(dtypes) == 1 and not torch.is_autocast_enabled()
+    kinds = {(tensor.dtype, tensor.device.type) for tensor in tensors if tensor is not None}
+    return len(kinds) == 1 and not any(torch.is_autocast_enabled(device) for _, device in kinds)
 
 
 def _check(holds: Any, left: Any, right: Any) -> None:
