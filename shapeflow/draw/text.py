@@ -165,6 +165,8 @@ def _closing(graph: nx.MultiDiGraph) -> Iterator[list[Segment]]:
     """For which sizes and values the trace is true, and how much there is of the model."""
     if graph.graph["domain"]:
         yield from _entry("for", [graph.graph["domain"]])
+        if ">= 2" in graph.graph["domain"] or "2 <=" in graph.graph["domain"]:  # the generic run leaves 1 out
+            yield [(" " * 14 + "(a size of 1 may run another way)", "dim")]
     yield from _conditions("as long as", graph.graph["conditions"])
     yield from _conditions("taking", graph.graph["assumptions"])
     yield [(f"  {'total':<12}", "dim"), (size_of(graph), "bold")]

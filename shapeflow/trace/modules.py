@@ -47,7 +47,7 @@ class ModuleStack:
                 if specs is not None and self.names is not None:
                     self.names.declare_all(result, specs.result)
                 return result
-            except BaseException:
+            except BaseException:  # whatever it is, the message names the module; it goes on as it came
                 self._keep_failing_scopes()
                 raise
             finally:
