@@ -17,7 +17,7 @@ TENSOR_PROPERTIES = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
 QUESTIONS = frozenset(
     """size dim stride numel nelement ndimension storage_offset is_floating_point is_complex is_contiguous is_signed
     is_conj is_neg is_inference element_size get_device has_names is_same_size is_set_to untyped_storage storage
-    data_ptr __repr__ __hash__ __dir__ __reduce_ex__ __set__ requires_grad_ register_hook retain_grad is_shared
+    data_ptr __repr__ __hash__ __dir__ __reduce_ex__ __set__ register_hook retain_grad is_shared
     is_pinned dim_order result_type can_cast is_storage promote_types broadcast_shapes is_grad_enabled
     get_default_dtype _is_view typename is_tensor""".split()
 )

@@ -27,6 +27,7 @@ class OwnRules:
             torch.linspace: _spaced,
             torch.logspace: _spaced,
             functional.one_hot: self._one_hot,
+            torch.autograd.grad: _gradients,
             functional.batch_norm: _by_name(products.batch_norm),
             functional.layer_norm: products.layer_norm,
             functional.linear: products.linear,
@@ -61,6 +62,11 @@ class OwnRules:
         steps = steps if type(total) is int and total <= 0 else total
         sizes = (batch, steps) if first else (steps, batch)
         return data.new_empty((*sizes, *data.shape[1:])), batch_sizes.new_empty((batch,))
+
+
+def _gradients(outputs: Any, inputs: Any, *_: Any, **__: Any) -> tuple[torch.Tensor, ...]:
+    """As the inputs: forces and scores are gradients that a forward takes. Traces run without autograd."""
+    return tuple(torch.empty_like(each) for each in ([inputs] if isinstance(inputs, torch.Tensor) else inputs))
 
 
 def _by_name(rule: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:

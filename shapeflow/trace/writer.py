@@ -80,7 +80,9 @@ class Writer:
             return self.graph.create_node("call_function", access, (lowered[0], property_name(function), *lowered[1:]))
         if (known := AS_OPERATOR.get(name)) is not None:
             return self.graph.create_node("call_function", known, lowered, named)
-        if args and getattr(torch.Tensor, name, None) is function:
+        method = getattr(torch.Tensor, name, None)
+        # operators such as `**` come wrapped: no attribute of Tensor is the function, and its own module has none either
+        if args and method is not None and (method is function or function.__module__ == "torch._tensor"):
             return self.graph.create_node("call_method", name, lowered, named)
         return self.graph.create_node("call_function", function, lowered, named)
 

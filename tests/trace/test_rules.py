@@ -131,3 +131,18 @@ def test_a_view_that_fits_one_size_only_is_a_condition():
     trace = sf.trace(lambda x: x.view(x.shape[0], 40), "B T 5")
     assert [str(each) for each in trace.conditions] == ["T == 8"]
     assert re.search(r"T == 8", str(trace.domain))
+
+
+def test_a_gradient_that_the_forward_takes_is_a_node():
+    """Energy models return forces; the trace itself runs without autograd."""
+
+    def forces(x):
+        with torch.enable_grad():
+            x = x.detach().requires_grad_(True)
+            (gradient,) = torch.autograd.grad((x**2).sum(), x)
+        return -gradient
+
+    trace = sf.trace(forces, "B 3")
+    assert outputs(trace) == ["B 3"]
+    x = torch.randn(5, 3)
+    assert torch.equal(trace.graph_module(x), forces(x))
