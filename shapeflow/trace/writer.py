@@ -81,7 +81,7 @@ class Writer:
         if (known := AS_OPERATOR.get(name)) is not None:
             return self.graph.create_node("call_function", known, lowered, named)
         method = getattr(torch.Tensor, name, None)
-        # operators such as `**` come wrapped: no attribute of Tensor is the function, and its own module has none either
+        # operators such as `**` come wrapped: neither Tensor nor the module of the wrapper has the function
         if args and method is not None and (method is function or function.__module__ == "torch._tensor"):
             return self.graph.create_node("call_method", name, lowered, named)
         return self.graph.create_node("call_function", function, lowered, named)
