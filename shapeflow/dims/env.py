@@ -211,7 +211,12 @@ class DimEnv:
         return FloatNode(self, Ratio.number(number), number)
 
     def divide(self, numerator: Expr, denominator: Expr) -> Expr:
-        """`numerator // denominator`; a long operand is named first, so that the quotient stays readable."""
+        """`numerator // denominator`; a long operand is named first, so that the quotient stays readable.
+
+        The denominator is taken as at least 1 where it is so in this run: a condition, if nothing else says it.
+        """
+        if denominator.constant is None and self.hint(denominator) >= 1:
+            self.ask(Relation(">=", denominator - 1))
         return self._operand(numerator) // self._operand(denominator)
 
     def remainder(self, numerator: Expr, denominator: Expr) -> Expr:

@@ -19,12 +19,14 @@ FARTHEST = 4096
 def solve(difference: Expr, env: DimEnv) -> tuple[str, int] | None:
     """A free name and its size; None when no single name does it."""
     difference = without_common_symbols(difference)
-    symbols = [symbol for symbol in difference.symbols if symbol not in env.fresh and symbol not in env.definitions]
-    if len(symbols) != 1 or len(difference.symbols) != 1:
+    symbols = [symbol for symbol in env.hints if symbol in difference.symbols]  # in the order of the inputs
+    if len(symbols) != len(difference.symbols) or env.fresh.keys() & symbols or env.definitions.keys() & symbols:
+        return None
+    if any(not isinstance(atom, Symbol) for monomial, _ in difference.terms for atom, _ in monomial):
+        return next((found for symbol in reversed(symbols) if (found := _search(difference, symbol, env))), None)
+    if len(symbols) != 1:
         return None
     (symbol,) = symbols
-    if any(not isinstance(atom, Symbol) for monomial, _ in difference.terms for atom, _ in monomial):
-        return _search(difference, symbol, env)
     zero, one = (difference.evaluate({symbol: number}) for number in (0, 1))
     slope = one - zero
     if slope == 0 or zero % slope or -zero // slope < 1:
@@ -34,8 +36,9 @@ def solve(difference: Expr, env: DimEnv) -> tuple[str, int] | None:
 
 
 def _search(difference: Expr, symbol: Symbol, env: DimEnv) -> tuple[str, int] | None:
+    """The next size of this name that does it, the others as they are: most often a multiple."""
     start = env.hints[symbol]
     for number in range(start, start + FARTHEST):
-        if difference.evaluate({symbol: number}) == 0:
+        if difference.evaluate({**env.hints, symbol: number}) == 0:
             return symbol.name, number
     return None

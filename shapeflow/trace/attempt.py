@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from shapeflow.dims.atoms import Symbol
 from shapeflow.dims.dim import Dim
 from shapeflow.dims.env import DimEnv
 from shapeflow.dims.expr import Expr
@@ -129,12 +130,26 @@ class Attempt:
             assert known is not None
             record, index, signature = source_of(known)
             self.outputs.append((path, record, index, signature))
-        for guard in telling(self.env):
-            if guard.relation.operator != "!=":  # "T is not 2" is how the generic run tells itself from special ones
-                recorder.writer.hold(guard.relation)
+        self._hold_conditions()
         for formula, hint in self.env.lost.items():
             recorder.writer.expect(recorder.writer.real(formula), hint, f"{formula} as a plain float")
         recorder.writer.output(self.result)
+
+    def _hold_conditions(self) -> None:
+        """Conditions on input sizes are asserted before the first operator, those on found dims at the end."""
+        writer, records = self.recorder.writer, self.ledger.records
+        guards = telling(self.env)
+        early = [guard for guard in guards if not guard.relation.difference.symbols & self._found()]
+        with writer.before(records[0].node if records else None):
+            for guard in early:
+                writer.hold(guard.relation)
+        for guard in guards:
+            if guard not in early:
+                writer.hold(guard.relation)
+
+    def _found(self) -> set[Symbol]:
+        """Symbols that are not inputs' sizes alone."""
+        return {*self.env.fresh, *self.env.definitions, *self.env.computed}
 
     def demanded(self) -> tuple[str, int] | None:
         """The size that the last failed comparison asked for: `T == 8` when 5*T met 40, a multiple for `H % 32`."""
@@ -227,9 +242,9 @@ class Attempt:
         record = self.ledger.input(path, fake, node, signature)
         self.inputs.append((path, record))
         for axis, size in enumerate(signature.sizes):
-            for symbol in () if type(size) is int else size.symbols:
-                if size is Expr.from_atom(symbol):
-                    recorder.writer.source(symbol, lambda axis=axis: node.graph.call_method("size", (node, axis)))
+            expr: Any = size  # a symbolic one is an Expr
+            for symbol in () if type(size) is int else expr.symbols:
+                recorder.writer.axis(symbol, expr, node, axis)
         return fake
 
     def _from_spec(self, path: str, spec: TensorSpec) -> torch.Tensor:

@@ -7,10 +7,12 @@
 from __future__ import annotations
 
 from collections.abc import Set
+from dataclasses import replace
 
 from shapeflow.dims.atoms import FloorDiv, Max, Min, Symbol
 from shapeflow.dims.env import DimEnv, Guard
 from shapeflow.dims.expr import Expr
+from shapeflow.dims.relation import Relation
 from shapeflow.trace.result import Condition, Domain
 from shapeflow.trace.source import location
 
@@ -37,8 +39,21 @@ def telling(env: DimEnv) -> list[Guard]:
 
 
 def of_sizes(env: DimEnv) -> list[Guard]:
-    """Those that say something of the inputs' sizes."""
-    return [guard for guard in telling(env) if not guard.relation.difference.symbols <= env.fresh.keys()]
+    """Those that say something of the inputs' sizes, in the inputs' names."""
+    guards = [replace(guard, relation=_spelt_out(env, guard.relation)) for guard in telling(env)]
+    return [
+        guard
+        for guard in guards
+        if not guard.relation.difference.symbols <= env.fresh.keys() and guard.relation.constant is None
+    ]
+
+
+def _spelt_out(env: DimEnv, relation: Relation) -> Relation:
+    """The relation with names of longer expressions replaced by what they stand for."""
+    difference = relation.difference
+    while difference.symbols & env.definitions.keys():
+        difference = difference.replace(env.definitions)
+    return Relation(relation.operator, difference)
 
 
 def of_values(env: DimEnv) -> tuple[Condition, ...]:

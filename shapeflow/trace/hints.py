@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 BATCH_FROM = 3
 IMAGE_FROM = 257
 """An axis behind batch and channels is an image's or a volume's: smaller sizes shrink to nothing within the model."""
+LENGTH_FROM = 67
 RUNGS: tuple[tuple[int, ...], ...] = ((7,), (67,), (224, 448, 672), (224, 224, 224, 224), (16007,))
 """Each rung: primes from a number on, or (more than one number) the sizes of usual images, multiples of 32 and 7."""
 
@@ -44,12 +45,15 @@ class Hints:
 
     def _free(self, axis: int, rank: int) -> int:
         first, *others = RUNGS[self.rung]
-        if axis == 0:
+        if axis == 0 and rank > 1:  # the batch
             return next(self._primes(BATCH_FROM))
+        image = rank >= 4 and axis >= 2
+        if others and not image:  # two names are two sizes
+            return next(self._primes(LENGTH_FROM))
         if others:
             images = [number for number in self.chosen.values() if number >= first]
             return (first, *others)[min(len(images), len(others))]
-        return next(self._primes(max(first, IMAGE_FROM if rank >= 4 and axis >= 2 else 0)))
+        return next(self._primes(max(first, IMAGE_FROM if image else 0)))
 
     def _primes(self, start: int) -> Iterator[int]:
         """Primes from `start` on that are neither taken nor near a constant of the model."""

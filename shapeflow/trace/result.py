@@ -180,14 +180,16 @@ class Trace:
     def pinned(self) -> dict[str, int]:
         """Names with a known value, in the order in which they occur on edges."""
         dims = (symbol for edge in self.edges for dim in edge.shape.dims for symbol in sorted(dim.symbols, key=str))
-        return {symbol.name: symbol.value for symbol in dims if symbol.value is not None}
+        known = {symbol.name: symbol.value for symbol in dims if symbol.value is not None}
+        return known | {name: low for name, low, high in self.domain.bounds if low == high}
 
     @cached_property
     def free(self) -> tuple[str, ...]:
         """The names that the inputs bring and that may be any size of the domain."""
         env = self._attempt.env
         made = {*env.fresh, *env.definitions}
-        return tuple(symbol.name for symbol in env.hints if symbol not in made)
+        fixed = {name for name, low, high in self.domain.bounds if low == high}
+        return tuple(symbol.name for symbol in env.hints if symbol not in made and symbol.name not in fixed)
 
     @cached_property
     def dims(self) -> dict[str, Expr | None]:

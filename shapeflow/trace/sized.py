@@ -25,7 +25,14 @@ def sized(trace: Trace, sizes: Mapping[str, int]) -> Trace:
     if unknown:
         known = ", ".join(trace.dims) or "none"
         raise InputError(f"{trace.name} has no dim {', '.join(unknown)}; its dims are {known}")
+    wrong = {name: size for name, size in sizes.items() if type(size) is not int or size < 0}
+    if wrong:
+        shown = ", ".join(f"{name}={size!r}" for name, size in wrong.items())
+        raise InputError(f"a size is a whole number of at least 0, not {shown}")
     env = trace._attempt.env
+    for name, low, high in trace.domain.bounds:
+        if name in sizes and low == high and sizes[name] != low:
+            raise InputError(f"{trace.name} was traced for {name} == {low} only: {name}={sizes[name]} is another trace")
     mapping = _mapping(env, sizes)
     result = Trace(trace._attempt)
     result.__dict__["nodes"] = tuple(_node(node, mapping) for node in trace.nodes)

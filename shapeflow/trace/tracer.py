@@ -95,7 +95,8 @@ class Search:
                 return attempt
             if self.best is None or len(attempt.recorder.ledger.records) > len(self.best.recorder.ledger.records):
                 self.best = attempt
-            if not attempt.hints.chosen.keys() - self.given.keys() or not attempt.env.guards:
+            free = attempt.hints.chosen.keys() - self.given.keys()
+            if not free or not (attempt.env.guards or isinstance(attempt.error, ArithmeticError)):
                 break  # no size was asked for: other sizes change nothing
         assert self.best is not None
         return self.best

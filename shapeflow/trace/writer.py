@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import operator
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -90,6 +91,17 @@ class Writer:
         """An assumption about values, asserted when the graph replays."""
         self.graph.create_node("call_function", expect, (node, answer, message))
 
+    @contextmanager
+    def before(self, node: fx.Node | None) -> Iterator[None]:
+        """Write in front of a node, with sizes computed anew there."""
+        if node is None:
+            yield
+            return
+        lowered, self._lowered = self._lowered, {}
+        with self.graph.inserting_before(node):
+            yield
+        self._lowered = lowered
+
     def hold(self, relation: Relation) -> None:
         """A condition on sizes under which the graph was traced, asserted when it replays."""
         difference = self.size(relation.difference)
@@ -158,6 +170,22 @@ class Writer:
     def source(self, symbol: Symbol, make: Callable[[], fx.Node]) -> None:
         """Where a symbol's size comes from: an input's axis, or the operator that found it."""
         self._sources.setdefault(symbol, make)
+
+    def axis(self, symbol: Symbol, size: Expr, node: fx.Node, axis: int) -> None:
+        """A symbol is read off an input's axis: `T` as it is, `h` of an axis of `2*h + 1` by solving for it."""
+        if len(size.symbols) != 1:
+            return
+        zero, one, two = (size.evaluate({symbol: number}) for number in (0, 1, 2))
+        if one == zero or two - one != one - zero:
+            return
+
+        def read() -> fx.Node:
+            length = self.graph.call_method("size", (node, axis))
+            shifted = length if zero == 0 else self.graph.call_function(operator.sub, (length, zero))
+            slope = one - zero
+            return shifted if slope == 1 else self.graph.call_function(operator.floordiv, (shifted, slope))
+
+        self.source(symbol, read)
 
     def element(self, expr: Expr, tensor: torch.Tensor, index: tuple[int, ...]) -> None:
         """A fresh dim that is an element of a tensor of whole numbers."""

@@ -2,6 +2,7 @@
 
 import contextlib
 import inspect
+import math
 import re
 import warnings
 from dataclasses import dataclass
@@ -348,3 +349,21 @@ def test_a_cache_of_transformers_out_and_in():
     second = sf.trace(model, torch.zeros(3, 1, dtype=torch.int64), use_cache=True, **{name: held})
     assert outputs(second) == ["3 1 99", *["3 2 6 16"] * 4]
     assert held.get_seq_length() == 5, "the caller's cache is left as it was"
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        lambda x: x.view(x.shape[0] % 0, -1),
+        lambda x: x * math.sqrt(-x.shape[1]),
+        lambda x: x[:, : 1 // (x.shape[1] - x.shape[1])],
+    ],
+)
+def test_arithmetic_on_sizes_that_fails_is_the_models_own_error(forward):
+    with pytest.raises(sf.TraceError, match=r"ZeroDivisionError|ValueError"):
+        sf.trace(forward, "B T")
+
+
+def test_a_division_that_needs_a_larger_size_gets_one():
+    trace = sf.trace(lambda x: torch.zeros(60 // (x.shape[0] // 8)), " T")
+    assert [str(edge.shape) for edge in trace.outputs] == ["60//(T//8)"]

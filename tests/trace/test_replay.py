@@ -451,3 +451,22 @@ def test_the_graph_has_the_metadata_of_fx():
     assert [str(size) for size in linear.meta["val"].shape] == ["B", "3"]
     assert list(linear.meta["nn_module_stack"].values())[-1] == ("0", nn.Linear)
     trace.graph.lint()
+
+
+def test_a_size_that_the_code_singles_out_is_refused():
+    def forward(x):
+        return x + 1 if x.shape[0] != 7 or x.shape[1] != 7 else x - 1
+
+    trace = follow(forward, "B H")
+    assert_replays(trace, forward, real(3, 9))
+    with pytest.raises(ReplayError):
+        trace.graph_module(real(7, 7))
+
+
+@pytest.mark.parametrize(("spec", "size"), [("B 2*h", 10), ("B h+1", 6), ("B 3*h-2", 7)])
+def test_a_size_inside_an_expression_is_solved_for(spec, size):
+    def forward(x):
+        return x[:, 1:].mean(1, keepdim=True) * (x.shape[1] // 2)
+
+    trace = follow(forward, spec)
+    assert_replays(trace, forward, real(3, size))
