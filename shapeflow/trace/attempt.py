@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import operator
 import re
 import sys
@@ -98,6 +99,7 @@ class Attempt:
         modules = self.subject.modules
         classes = {type(module) for module in modules}
         with ExitStack() as stack:
+            stack.enter_context(_no_collection())
             stack.enter_context(preserved(modules))
             stack.enter_context(running(self.mode))
             self._swap_parameters(modules)
@@ -283,6 +285,18 @@ class Attempt:
 
 def _is_instance_of_dataclass(value: Any) -> bool:
     return dataclasses.is_dataclass(value) and not isinstance(value, type)
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """A trace makes many objects that live: the garbage collector would walk over all of torch's to find nothing."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import linecache
 import sys
+from functools import lru_cache
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
 
@@ -66,6 +67,7 @@ def stack_trace(where: Place | None) -> str | None:
     return text
 
 
+@lru_cache(maxsize=4096)
 def short_path(file: str) -> str:
     """The path as a reader knows it: below the working directory, or from the installed package on."""
     path = Path(file)

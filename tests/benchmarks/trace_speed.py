@@ -49,11 +49,11 @@ class Bar:
 # Models: imports are inside, as each process needs one library and its memory is measured.
 
 
-def gpt2() -> Any:
-    """GPT-2 small, without its cache of keys and values: torch.export takes no model that returns one."""
+def gpt2(*, use_cache: bool = True) -> Any:
+    """GPT-2 small. torch.export takes no model that returns a cache of keys and values: without one for that."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    return GPT2LMHeadModel(GPT2Config(use_cache=False)).eval()
+    return GPT2LMHeadModel(GPT2Config(use_cache=use_cache)).eval()
 
 
 def llama_70b() -> Any:
@@ -159,7 +159,7 @@ def against_export() -> dict[str, float]:
     from torch.export import Dim, export
 
     export(torch.nn.Linear(2, 2), (torch.zeros(3, 2),), dynamic_shapes=({0: Dim("B")},))
-    model = on_meta(gpt2)
+    model = on_meta(lambda: gpt2(use_cache=False))
     ids = torch.zeros(tuple(HINTS.values()), dtype=torch.int64, device="meta")
     dims = {"input_ids": {0: Dim("B"), 1: Dim("T", max=1024)}}
     exported = _seconds(lambda: export(model, (), {"input_ids": ids}, dynamic_shapes=dims))
