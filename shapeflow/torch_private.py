@@ -105,18 +105,23 @@ def quiet_logs() -> Iterator[None]:
 
 @contextmanager
 def _hashable_sizes() -> Iterator[None]:
-    """Let models cache by shape (`lru_cache`, dict keys): torch leaves symbolic sizes unhashable."""
+    """Let models cache by shape (`lru_cache`, dict keys) and format sizes (`f"{T:03d}"`): torch's own cannot."""
     original = torch.SymInt.__hash__
 
     def hash_of(size: torch.SymInt) -> int:
         expr = getattr(size.node, "size", None)
         return original(size) if expr is None else hash(expr if expr.value is None else expr.value)
 
+    def text_of(size: torch.SymInt, spec: str) -> str:
+        return format(size.node.hint, spec) if spec and hasattr(size.node, "size") else str(size)
+
     torch.SymInt.__hash__ = hash_of  # type: ignore[method-assign]
+    torch.SymInt.__format__ = text_of  # type: ignore[method-assign]
     try:
         yield
     finally:
         torch.SymInt.__hash__ = original  # type: ignore[method-assign]
+        del torch.SymInt.__format__
 
 
 @contextmanager

@@ -351,3 +351,11 @@ def test_a_buffer_that_was_written_to_has_no_known_value():
 def test_a_numpy_array_of_a_traced_tensor_is_refused_with_the_reason():
     with pytest.raises(sf.TraceError, match="numpy"):
         sf.trace(lambda x: torch.from_numpy(x.numpy()), "B")
+
+
+def test_a_size_can_be_written_into_a_text():
+    def forward(x):
+        assert f"{x.shape[0]}" and f"{x.shape[1]:03d}"
+        return x
+
+    assert conditions(sf.trace(forward, "B T")) == []
