@@ -165,15 +165,10 @@ def rename_axes(mode: ShapeMode, tensor: torch.Tensor, sizes: Sequence[Any]) -> 
         tensor.as_strided_(list(sizes), list(tensor.stride()))
 
 
-def restrided(tensor: torch.Tensor, sizes: Sequence[Any]) -> torch.Tensor:
-    """A contiguous tensor seen with other sizes."""
-    strides: list[Any] = []
-    step: Any = 1
-    for size in reversed(sizes):
-        strides.insert(0, step)
-        step = step * size
+def restrided(tensor: torch.Tensor, sizes: Sequence[Any], strides: Sequence[Any]) -> torch.Tensor:
+    """A view of the tensor's storage, from where it starts."""
     with torch._C.DisableTorchFunction():
-        return tensor.as_strided(list(sizes), strides)
+        return tensor.as_strided(list(sizes), list(strides), tensor.storage_offset())
 
 
 def lstm_functions() -> dict[str, Any]:

@@ -13,7 +13,7 @@ import torch
 from torch.nn import functional
 
 from shapeflow.torch_private import pad_packed
-from shapeflow.trace import products, reshaping, rnn
+from shapeflow.trace import elementwise, products, reshaping, rnn
 from shapeflow.trace.rules import FreshSizes
 
 
@@ -22,7 +22,12 @@ class OwnRules:
 
     def __init__(self, sizes: FreshSizes) -> None:
         self.sizes = sizes
+        tensor = torch.Tensor
         self.rules: dict[Any, Callable[..., Any]] = {
+            **{f: elementwise.compared(f) for f in (tensor.le, tensor.lt, tensor.ge, tensor.gt, tensor.eq, tensor.ne)},
+            **{f: elementwise.combined(f) for f in (tensor.add, tensor.sub, tensor.mul, tensor.__and__, tensor.__or__)},
+            **{f: elementwise.cumulated(f) for f in (tensor.cumsum, torch.cumsum)},
+            tensor.__eq__: elementwise.compared(tensor.__eq__),
             **rnn.RULES,
             torch.linspace: _spaced,
             torch.logspace: _spaced,
@@ -33,6 +38,7 @@ class OwnRules:
             functional.linear: products.linear,
             torch.addmm: products.addmm,
             torch.Tensor.view: self._view,
+            torch.Tensor.__getitem__: self._getitem,
             torch.Tensor.reshape: self._reshape,
             torch.reshape: self._reshape,
             pad_packed(): self._pad_packed,
@@ -43,6 +49,12 @@ class OwnRules:
         if options or not written or not reshaping.takes(x, written):
             return x.view(*sizes, **options)
         return reshaping.view(self.sizes.env, x, written)
+
+    def _getitem(self, x: torch.Tensor, index: Any) -> torch.Tensor:
+        if reshaping.only_adds_axes(x, index):
+            return reshaping.with_axes(self.sizes.env, x, index)
+        shape = elementwise.picked(x, index)
+        return x[index] if shape is None else x.new_empty(shape)
 
     def _reshape(self, x: torch.Tensor, *sizes: Any, **options: Any) -> torch.Tensor:
         written = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], tuple | list) else sizes

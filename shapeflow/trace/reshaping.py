@@ -32,7 +32,34 @@ def view(env: DimEnv, x: torch.Tensor, sizes: Sequence[Any]) -> torch.Tensor:
         sizes = [rest if axis in unknown else size for axis, size in enumerate(sizes)]
     else:
         _check(env, total, known, sizes, exact=True)
-    return env.quietly(restrided, x, sizes)
+    return env.quietly(restrided, x, sizes, _row_major(sizes))
+
+
+def _row_major(sizes: Sequence[Any]) -> list[Any]:
+    strides: list[Any] = []
+    step: Any = 1
+    for size in reversed(sizes):
+        strides.append(step)
+        step = step * size
+    return strides[::-1]
+
+
+def only_adds_axes(x: torch.Tensor, index: Any) -> bool:
+    """Whether an index is made of `None` and `:` alone, as many as there are axes: `mask[:, None, None, :]`."""
+    parts = index if isinstance(index, tuple) else (index,)
+    kept = [part for part in parts if part is not None]
+    return len(kept) <= x.dim() and all(type(part) is slice and part == slice(None) for part in kept)
+
+
+def with_axes(env: DimEnv, x: torch.Tensor, index: Any) -> torch.Tensor:
+    """The tensor with an axis of size 1 for each `None`."""
+    sizes: list[Any] = list(x.shape)
+    strides: list[Any] = list(x.stride())
+    for axis, part in enumerate(index if isinstance(index, tuple) else (index,)):
+        if part is None:
+            strides.insert(axis, sizes[axis] * strides[axis] if axis < len(sizes) else 1)
+            sizes.insert(axis, 1)
+    return env.quietly(restrided, x, sizes, strides)
 
 
 def _quotient(env: DimEnv, total: Any, known: Any) -> Any:
