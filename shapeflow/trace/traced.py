@@ -20,16 +20,19 @@ from shapeflow.trace.source import Place
 class Signature:
     """Sizes, strides, dtype, device of a tensor: interned by `Signatures`, so that equal means identical."""
 
-    __slots__ = ("device", "dtype", "requires_grad", "sizes", "strides")
+    __slots__ = ("_shape", "device", "dtype", "requires_grad", "sizes", "strides")
 
     def __init__(self, sizes: tuple[Any, ...], strides: Any, dtype: torch.dtype, device: Any, grad: bool) -> None:
         self.sizes, self.strides, self.dtype, self.device, self.requires_grad = sizes, strides, dtype, device, grad
+        self._shape: Shape | None = None
 
     @property
     def shape(self) -> Shape:
         """The sizes as expressions, for the reader."""
-        dims = tuple(size if type(size) is Expr else Expr.const(size) for size in self.sizes)
-        return Shape(dims, str(self.dtype).removeprefix("torch."))
+        if self._shape is None:
+            dims = tuple(size if type(size) is Expr else Expr.const(size) for size in self.sizes)
+            self._shape = Shape(dims, str(self.dtype).removeprefix("torch."))
+        return self._shape
 
 
 @dataclass(slots=True)
