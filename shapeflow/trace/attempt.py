@@ -26,7 +26,7 @@ from shapeflow.dims.env import DimEnv
 from shapeflow.dims.expr import Expr
 from shapeflow.dims.solve import solve
 from shapeflow.dims.spec import TensorSpec
-from shapeflow.torch_private import ShapeMode, fake_like, running
+from shapeflow.torch_private import ShapeMode, running
 from shapeflow.trace.conditions import telling
 from shapeflow.trace.hints import Hints
 from shapeflow.trace.inputs import Bound
@@ -37,7 +37,7 @@ from shapeflow.trace.rules import FreshSizes
 from shapeflow.trace.shadow import modules_of, shadowed
 from shapeflow.trace.source import Place, place
 from shapeflow.trace.state import preserved
-from shapeflow.trace.structure import map_tensors, tensors_in
+from shapeflow.trace.structure import copied_with, map_tensors, tensors_in
 from shapeflow.trace.traced import Record, source_of, traced
 from shapeflow.trace.values import ValueReader
 
@@ -125,7 +125,6 @@ class Attempt:
 
     def _finish(self) -> None:
         recorder = self.recorder
-        recorder.operator = ""
         self.result = map_tensors(self.result, self.ledger.admit)
         for path, tensor in tensors_in(self.result):
             known = traced(tensor)
@@ -179,8 +178,7 @@ class Attempt:
         if tensor is None:
             return None
         if id(tensor) not in fakes:
-            device = tensor.device if tensor.device.type != "meta" else self.ledger.device
-            fake = fake_like(self.mode, tensor, device)
+            fake = self.ledger.fake(tensor)
             self.ledger.register(fake, tensor, path, kind)
             fakes[id(tensor)] = fake
         self.parameters[path] = fakes[id(tensor)]
@@ -194,17 +192,13 @@ class Attempt:
             return value
         return self._fill(name, value, self.recorder.writer.placeholder(name))
 
-    def _fake_input(self, tensor: torch.Tensor) -> torch.Tensor:
-        device = self.ledger.device if tensor.device.type == "meta" else tensor.device
-        return fake_like(self.mode, tensor, device)
-
     def _fill(self, path: str, value: Any, node: Any) -> Any:
         """The fakes of an input, and for each the node that reaches it inside the placeholder."""
         graph = self.recorder.writer.graph
         if isinstance(value, TensorSpec):
             return self._enter(path, self._from_spec(path, value), node)
         if isinstance(value, torch.Tensor):
-            return self._enter(path, self._fake_input(value), node)
+            return self._enter(path, self.ledger.fake(value), node)
         if isinstance(value, tuple | list) and not hasattr(value, "_fields"):
             return type(value)(
                 self._fill(f"{path}[{index}]", item, graph.call_function(operator.getitem, (node, index)))
@@ -224,19 +218,12 @@ class Attempt:
             [field.name for field in dataclasses.fields(value)] if _is_instance_of_dataclass(value) else None
         )
         if fields is None:
-            return map_tensors(value, lambda tensor: self._enter(path, self._fake_input(tensor), node))
+            return map_tensors(value, lambda tensor: self._enter(path, self.ledger.fake(tensor), node))
         parts = {
             name: self._fill(f"{path}.{name}", getattr(value, name), graph.call_function(getattr, (node, name)))
             for name in fields
         }
-        if hasattr(value, "_fields"):
-            return type(value)(**parts)
-        import copy
-
-        result = copy.copy(value)
-        for name, part in parts.items():
-            object.__setattr__(result, name, part)
-        return result
+        return type(value)(**parts) if hasattr(value, "_fields") else copied_with(value, parts)
 
     def _enter(self, path: str, fake: torch.Tensor, node: Any) -> torch.Tensor:
         recorder = self.recorder

@@ -17,7 +17,7 @@ import torch
 from shapeflow.dims.annotation import Each, Fields, Specs, signature_of, specs_in
 from shapeflow.dims.spec import TensorSpec, parse_spec
 from shapeflow.errors import InputError
-from shapeflow.trace.structure import tensors_in
+from shapeflow.trace.structure import copied_with, tensors_in
 
 EXAMPLE = '"B T:int64", "B 3 224 224", a tensor, or a tuple, dict or dataclass of these'
 
@@ -135,7 +135,7 @@ def _read(value: Any, parameter: inspect.Parameter | None, key: str) -> Any:
         return {name: _read(item, None, key) for name, item in value.items()}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         parts = {field.name: _read(getattr(value, field.name), None, key) for field in dataclasses.fields(value)}
-        return _with_fields(value, parts)
+        return copied_with(value, parts)
     return value
 
 
@@ -149,15 +149,6 @@ def _check_agreement(arguments: dict[str, Any]) -> None:
                     raise InputError(
                         f"{symbol.name} is {sizes[symbol.name]} in one input and {symbol.value} in {key}: {spec}"
                     )
-
-
-def _with_fields(value: Any, parts: dict[str, Any]) -> Any:
-    import copy
-
-    result = copy.copy(value)
-    for name, part in parts.items():
-        object.__setattr__(result, name, part)
-    return result
 
 
 def _takes_text(parameter: inspect.Parameter) -> bool:

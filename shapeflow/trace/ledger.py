@@ -60,11 +60,15 @@ class Ledger:
             return self.constant(value)
         return value
 
+    def fake(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A fake of a real tensor, on its device; one on meta stands for one where the model is to run."""
+        return fake_like(self.mode, tensor, self.device if tensor.device.type == "meta" else tensor.device)
+
     def constant(self, tensor: torch.Tensor) -> torch.Tensor:
         """The fake of a real tensor that is neither an input nor registered on the model."""
         fake = self._fakes.get(id(tensor))
         if fake is None:
-            fake = fake_like(self.mode, tensor, self.device if tensor.device.type == "meta" else tensor.device)
+            fake = self.fake(tensor)
             self.adopt(fake, real=tensor)
         return fake
 

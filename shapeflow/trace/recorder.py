@@ -23,7 +23,7 @@ from shapeflow.trace.ledger import Ledger
 from shapeflow.trace.memo import Entry, Memo, alias_of, make
 from shapeflow.trace.modules import ModuleStack
 from shapeflow.trace.own_rules import OwnRules
-from shapeflow.trace.scalars import note_origin
+from shapeflow.trace.scalars import Origin
 from shapeflow.trace.shadow import SYMBOLIC
 from shapeflow.trace.source import Place, place
 from shapeflow.trace.structure import map_tensors
@@ -196,7 +196,7 @@ class Recorder(TorchFunctionMode):
             if template.alias is not None:
                 known.root = vars(tensors[template.alias])["_traced"].root
             if single and not template.signature.sizes:
-                note_origin(known, record.operator, args, kwargs)
+                known.origin = Origin(record.operator, args, kwargs)
             mark(output, known)
             record.outputs.append(template.signature)
             outputs.append(output)
@@ -252,7 +252,7 @@ class Recorder(TorchFunctionMode):
             if alias is not None and (origin := traced(read[alias])) is not None:
                 known.root = origin.root
             if not signature.sizes:
-                note_origin(known, record.operator, args, kwargs)
+                known.origin = Origin(record.operator, args, kwargs)
             mark(output, known)
             record.outputs.append(signature)
         self._find_sources(outputs, node)

@@ -18,7 +18,7 @@ import torch
 
 from shapeflow.dims.expr import Expr
 from shapeflow.trace.rules import FreshSizes
-from shapeflow.trace.traced import Traced, traced
+from shapeflow.trace.traced import traced
 
 KEEPS = frozenset({"clone", "detach", "to", "long", "int", "item", "type", "squeeze", "reshape", "view", "abs", "cpu"})
 ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
@@ -110,8 +110,3 @@ class Scalars:
             self.elements[key] = self.sizes.env.symint(expr)
             self.read(expr, tensor, index)
         return self.elements[key]
-
-
-def note_origin(known: Traced, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Remember how a 0-d tensor came about."""
-    known.origin = Origin(name, args, kwargs)

@@ -117,7 +117,7 @@ def _mapped(value: Any, inner: Callable[[Any], Any]) -> Any:
         return value
     held = attributes(value)
     changed = {name: inner(item) for name, item in held.items()}
-    return value if _unchanged(held.values(), changed.values()) else _with_attributes(copy.copy(value), changed)
+    return value if _unchanged(held.values(), changed.values()) else copied_with(value, changed)
 
 
 def _unchanged(before: Any, after: Any) -> bool:
@@ -128,6 +128,11 @@ def _copied(value: Any, setter: Callable[..., Any], key: Any, items: Any) -> Any
     result = copy.copy(value)
     setter(result, key, items)
     return result
+
+
+def copied_with(value: Any, parts: dict[str, Any]) -> Any:
+    """A copy of an object with other attributes: frozen dataclasses too."""
+    return _with_attributes(copy.copy(value), parts)
 
 
 def _with_attributes(target: Any, values: dict[str, Any]) -> Any:

@@ -15,6 +15,7 @@ import torch
 
 from shapeflow.dims.env import DimEnv
 from shapeflow.dims.floating import FLOAT_COMPARISONS, FloatNode, of_values
+from shapeflow.torch_private import without_modes
 from shapeflow.trace.branches import likely
 from shapeflow.trace.rules import FreshSizes
 from shapeflow.trace.scalars import Scalars
@@ -63,8 +64,8 @@ class ValueReader:
             "__format__": self._format,
             "__float__": self._float,
             "tolist": self._tolist,
-            "equal": self._comparison,
-            "allclose": self._comparison,
+            "equal": self._branch,
+            "allclose": self._branch,
             "numpy": self._numpy,
             "__array__": self._numpy,
             "__len__": self._len,
@@ -85,17 +86,12 @@ class ValueReader:
         (tensor,) = self.recorder.ledger.admit(args[:1])
         real = self.known(tensor)
         if real is not None:
-            from shapeflow.torch_private import without_modes
-
             with without_modes():
                 return func(real, *args[1:], **kwargs)
         return answer()
 
     def _bool(self, func: Any, args: Any, kwargs: Any) -> bool:
         return self._real(func, args, kwargs, lambda: self._branch(func, args, kwargs))
-
-    def _comparison(self, func: Any, args: Any, kwargs: Any) -> bool:
-        return self._branch(func, args, kwargs)
 
     def _branch(self, func: Any, args: Any, kwargs: Any) -> bool:
         """The side of a branch to take."""
@@ -147,9 +143,9 @@ class ValueReader:
         self.assumptions.append(Assumption(text, answer, where))
 
     def _item(self, func: Any, args: Any, kwargs: Any) -> Any:
-        return self._real(func, args, kwargs, lambda: self._fresh_number(args[0], place(5)))
+        return self._real(func, args, kwargs, lambda: self._fresh_number(args[0]))
 
-    def _fresh_number(self, tensor: torch.Tensor, where: Place | None) -> Any:
+    def _fresh_number(self, tensor: torch.Tensor) -> Any:
         """The number in a tensor: a fresh dim for integers, an unknown float otherwise."""
         recorder = self.recorder
         (tensor,) = recorder.ledger.admit((tensor,))
@@ -167,7 +163,7 @@ class ValueReader:
         return self.env.symint(expr)
 
     def _int(self, func: Any, args: Any, kwargs: Any) -> int:
-        return self._real(func, args, kwargs, lambda: int(self._fresh_number(args[0], place(5))))
+        return self._real(func, args, kwargs, lambda: int(self._fresh_number(args[0])))
 
     def _index(self, func: Any, args: Any, kwargs: Any) -> int:
         """`layers[i]` with an unknown i: a low one, which most sequences have."""
@@ -190,7 +186,7 @@ class ValueReader:
         return number
 
     def _float(self, func: Any, args: Any, kwargs: Any) -> float:
-        return self._real(func, args, kwargs, lambda: float(torch.sym_float(self._fresh_number(args[0], place(5)))))
+        return self._real(func, args, kwargs, lambda: float(torch.sym_float(self._fresh_number(args[0]))))
 
     def _tolist(self, func: Any, args: Any, kwargs: Any) -> Any:
         def answer() -> Any:
