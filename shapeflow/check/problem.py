@@ -1,0 +1,60 @@
+"""What a check tells: problems, each with its line, a witness and a fix, and the sizes that the model holds for.
+
+>>> report = sf.check(model, "B T:int64")
+>>> report.ok, str(report.domain)
+(True, 'B >= 1, 1 <= T <= 512')
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from shapeflow.trace.result import Condition, Domain
+
+Level: TypeAlias = Literal["error", "warning", "note"]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One finding. `file`, `line` and `code` are where the fault is, which need not be where torch raises.
+
+    `message` is one sentence in the model's own names; `details` are more lines (where it raised, both shapes).
+    `dims` are the names concerned; `witness` are sizes that were run and show the problem, None where no size
+    does (a silent fault). `fix` is what would be right, `""` when nobody can say.
+    """
+
+    rule: str
+    level: Level
+    message: str
+    file: str = ""
+    line: int = 0
+    code: str = ""
+    module: str = ""
+    dims: tuple[str, ...] = ()
+    witness: Mapping[str, int] | None = None
+    fix: str = ""
+    details: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What the check of one target found. `domain` is None when no run got through.
+
+    `conditions` are the comparisons behind the domain, each with the line that asks. `runs` counts the runs at
+    different sizes; `finished` is False when a limit of time stopped the search (what was found so far stands).
+    """
+
+    name: str
+    problems: tuple[Problem, ...] = ()
+    domain: Domain | None = None
+    conditions: tuple[Condition, ...] = ()
+    runs: int = 0
+    seconds: float = field(default=0.0, compare=False)
+    finished: bool = True
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is no error; warnings and notes may be there."""
+        return not any(problem.level == "error" for problem in self.problems)
