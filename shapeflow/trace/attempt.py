@@ -258,6 +258,8 @@ class Attempt:
         return dim.expr.replace(known)
 
     def _symbol(self, name: str, where: tuple[int, int], dim: Dim) -> Expr:
+        if name in self.hints.pinned:
+            return Expr.symbol(name, self.hints.pinned[name])
         attribute = vars(self.subject.root).get(name) if self.subject.root is not None else None
         if type(attribute) is int and name not in self.hints.given:
             return Expr.symbol(name, attribute)

@@ -23,12 +23,13 @@ RUNGS: tuple[tuple[int, ...], ...] = ((7,), (67,), (224, 448, 672), (224, 224, 2
 
 @dataclass(slots=True)
 class Hints:
-    """Chooses a number for each free name; `given` and `fixed` come first."""
+    """Chooses a number for each free name; `given` and `fixed` come first. Names in `pinned` are not free at all."""
 
     rung: int
     constants: frozenset[int]
     given: Mapping[str, int] = field(default_factory=dict)
     fixed: Mapping[str, int] = field(default_factory=dict)
+    pinned: Mapping[str, int] = field(default_factory=dict)
     chosen: dict[str, int] = field(default_factory=dict)
 
     def choose(self, name: str, *, axis: int, rank: int = 1, low: int = 2, high: int | None = None) -> int:

@@ -28,6 +28,7 @@ MOST_REPAIRS = 6
 
 def trace(
     target: Any,
+    /,
     *inputs: Any,
     hints: Mapping[str, int] | None = None,
     progress: Callable[[str], None] | None = None,
@@ -39,9 +40,7 @@ def trace(
     may be left out. `hints` chooses the numbers that stand for free sizes in the run (`{"H": 224}`); `progress` is
     called with a line of text now and then. Raises InputError, SpecError, or TraceError when the model's code raises.
     """
-    subject = _subject(target)
-    bound = bind(subject.function, inputs, named, subject.name)
-    subject = materialised(subject, bound, Hints(0, frozenset(), given=hints or {}))
+    subject, bound = prepared(target, inputs, named, hints or {})
     attempt = Search(subject, bound, hints or {}, progress).run()
     if attempt.error is not None:
         failed = attempt.recorder.failed
@@ -51,6 +50,15 @@ def trace(
     if not attempt.outputs:
         raise InputError(f"{subject.name} returns no tensor but {type(attempt.result).__name__}: nothing to follow")
     return Trace(attempt)
+
+
+def prepared(
+    target: Any, inputs: tuple[Any, ...], named: Mapping[str, Any], hints: Mapping[str, int]
+) -> tuple[Subject, Bound]:
+    """What is traced, and what with. Raises InputError and SpecError."""
+    subject = _subject(target)
+    bound = bind(subject.function, inputs, named, subject.name)
+    return materialised(subject, bound, Hints(0, frozenset(), given=hints)), bound
 
 
 def _subject(target: Any) -> Subject:
@@ -85,6 +93,7 @@ class Search:
         self.constants = _constants(subject.root)
         self.flips: dict[Place, bool] = {}
         self.fixed: dict[str, int] = {}
+        self.first: Attempt | None = None
         self.best: Attempt | None = None
 
     def run(self) -> Attempt:
@@ -103,7 +112,9 @@ class Search:
 
     def _with_repairs(self, rung: int) -> Attempt:
         """The rung's first attempt; then with sizes fixed to what a failed comparison asked for."""
-        first = attempt = self._with_flips(rung)
+        first = attempt = self._with_flips(lambda: self._hints(rung))
+        if self.first is None:
+            self.first = first
         for _ in range(MOST_REPAIRS):
             if attempt.error is None:
                 return attempt
@@ -111,12 +122,19 @@ class Search:
             if demanded is None or demanded[0] in {*self.fixed, *self.given}:
                 break
             self.fixed[demanded[0]] = demanded[1]
-            attempt = self._with_flips(rung)
+            attempt = self._with_flips(lambda: self._hints(rung))
         return first
 
-    def _with_flips(self, rung: int) -> Attempt:
+    def _hints(self, rung: int) -> Hints:
+        return Hints(rung, self.constants, given=self.given, fixed=self.fixed)
+
+    def at(self, sizes: Mapping[str, int], *, pinned: bool = False) -> Attempt:
+        """One attempt at these sizes. `pinned`: the names stand for these numbers alone, as in a real run."""
+        return self._with_flips(lambda: Hints(0, self.constants, given=sizes, pinned=sizes if pinned else {}))
+
+    def _with_flips(self, hints: Callable[[], Hints]) -> Attempt:
         """An attempt; where the code itself raised behind a branch on a value, the other side of that branch."""
-        first = attempt = self._attempt(rung)
+        first = attempt = self._attempt(hints())
         for _ in range(MOST_FLIPS):
             error = attempt.error
             if error is None:
@@ -126,12 +144,11 @@ class Search:
                 break
             where, answer = taken[-1]
             self.flips[where] = not answer
-            attempt = self._attempt(rung)
+            attempt = self._attempt(hints())
         self.flips = {}
         return first
 
-    def _attempt(self, rung: int) -> Attempt:
-        hints = Hints(rung, self.constants, given=self.given, fixed=self.fixed)
+    def _attempt(self, hints: Hints) -> Attempt:
         attempt = Attempt(self.subject, self.bound, hints, dict(self.flips))
         if self.progress is not None:
             self.progress(f"tracing {self.subject.name}")
