@@ -54,7 +54,7 @@ def window_allowed(queries: Int[Tensor, " T"], keys: Int[Tensor, " S"], window: 
     return queries[:, None] - keys < window
 
 
-def cross_allowed(source_valid: Bool[Tensor, "B S"], t_q: int) -> Bool[Tensor, "B 1 {t_q} S"]:
+def cross_allowed(source_valid: Bool[Tensor, "B S"], t_q: int) -> Bool[Tensor, "B 1 T S"]:
     """Target queries read the whole source but its padding: a rectangle, with no triangle in it (section 5.4)."""
     return padding_allowed(source_valid).expand(-1, -1, t_q, -1)
 
@@ -68,7 +68,7 @@ def decoder_allowed(
     key_offset: int = 0,
     window: int | None = None,
     device: torch.device | str | None = None,
-) -> Bool[Tensor, "... {t_q} {t_k}"]:
+) -> Bool[Tensor, "... T S"]:
     """The causal mask and the padding mask together, as a decoder wants them: no row is empty.
 
     `valid` covers every position read so far, cached and new; columns that a window has dropped are skipped. A padded
