@@ -5,7 +5,7 @@
 torch.Size([2, 5, 12])
 
 Each of the `n_kv_heads` serves `group = n_heads / n_kv_heads` query heads: 1 in multi-head attention, all of them in
-multi-query attention. A cache holds `2 * n_kv_heads * d_head` numbers per token, so a smaller number is a smaller cache.
+multi-query attention. A cache holds `2 * n_kv_heads * d_head` numbers per token.
 """
 
 import torch

@@ -1,10 +1,10 @@
 """The gated feed-forward layer of today's decoders: one projection opens and shuts the other (notes, section 4.3.5).
 
+>>> import torch
 >>> SwiGLU(d_model=5, d_ff=7)(torch.ones(2, 3, 5)).shape
 torch.Size([2, 3, 5])
 """
 
-import torch
 import torch.nn as nn
 import torch.nn.functional as F
 from jaxtyping import Float
