@@ -12,15 +12,17 @@ import math
 
 import torch
 import torch.nn as nn
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+from .masks import real_positions
 
 
 class TokenEmbedding(nn.Module):
     """One learned vector per token id, on request times sqrt(d_model) as in 2017.
 
-    The scale lets a table that is tied to the vocabulary head have small entries, while its rows here are of the size
-    of a position's.
+    A scaled table starts with small entries, as the vocabulary head that may share it wants them; what comes out here
+    is of the size of a position's code all the same.
     """
 
     def __init__(self, vocab: int, d_model: int, *, scaled: bool = False) -> None:
@@ -29,6 +31,8 @@ class TokenEmbedding(nn.Module):
         self.d_model = d_model
         self.scale = math.sqrt(d_model) if scaled else None
         self.table = nn.Embedding(vocab, d_model)
+        if scaled:
+            nn.init.normal_(self.table.weight, std=1 / math.sqrt(d_model))
 
     def forward(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T d_model"]:
         return self.table(ids) if self.scale is None else self.table(ids) * self.scale
@@ -67,3 +71,27 @@ class SinusoidalPositions(nn.Module):
     def angles(self, positions: Int[Tensor, "... T"]) -> Float[Tensor, "... T n_pairs"]:
         exponents = torch.arange(self.n_pairs, device=positions.device) * 2 / self.d_model
         return positions[..., None] / 10000**exponents
+
+
+class InputEmbedding(nn.Module):
+    """Token plus position, then dropout: the sum that the first layer reads (sections 3 and 8.4)."""
+
+    def __init__(
+        self, tokens: TokenEmbedding, positions: LearnedPositions | SinusoidalPositions, dropout: float
+    ) -> None:
+        super().__init__()
+        self.d_model = tokens.d_model
+        self.tokens = tokens
+        self.positions = positions
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self, ids: Int[Tensor, "B T"], *, valid: Bool[Tensor, "B _"] | None = None, offset: int = 0
+    ) -> Float[Tensor, "B T d_model"]:
+        """`offset` positions were read before. `valid` covers those and `ids`; padding does not count as a position."""
+        end = offset + ids.shape[1]
+        if isinstance(self.positions, LearnedPositions) and end > self.positions.max_len:
+            raise ValueError(f"a sequence of {end} tokens is longer than max_len = {self.positions.max_len}")
+        numbers = torch.arange(offset, end, device=ids.device) if valid is None else real_positions(valid)[:, offset:]
+        x = self.tokens(ids)
+        return self.dropout(x + self.positions(numbers).to(x.dtype))
