@@ -15,6 +15,11 @@ One letter means the same everywhere, and an attribute that holds such a size be
     n_heads   attention heads
     d_head    width of one head's queries and keys
     d_v       width of one head's values, where that may differ from d_head
+    n_kv_heads  heads of keys and values, fewer than n_heads where query heads share them
+    d_q, d_kv  all heads' queries side by side, and all heads' keys or values
+    d_pair    pairs of axes that rotary positions turn: half of d_head
+    d_latent  width of the latent that keys and values are made from; d_latent_q that of the queries
+    d_rope, d_nope  the parts of d_head with rotary positions and without, where they are kept apart
     vocab     token ids
     max_len   positions that a table of positions holds
 """

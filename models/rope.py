@@ -104,8 +104,8 @@ class Rotation:
     cos: Float[Tensor, "B T d_pair"]
     sin: Float[Tensor, "B T d_pair"]
 
-    def turn(self, x: Float[Tensor, "B T n d_head"]) -> Float[Tensor, "B T n d_head"]:
-        """Every head of x turned; the axis n counts heads."""
+    def turn(self, x: Float[Tensor, "B T _ d_head"]) -> Float[Tensor, "B T _ d_head"]:
+        """Every head of x turned; the axis without a name counts heads."""
         first, second = halves(x)
         cos, sin = self.cos[:, :, None], self.sin[:, :, None]
         turned = torch.stack([first * cos - second * sin, second * cos + first * sin], dim=-2)
