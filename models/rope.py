@@ -16,8 +16,10 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn as nn
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+from .masks import real_positions
 
 Frequencies = tuple[float, ...]  # radians per position, of each pair
 
@@ -117,6 +119,15 @@ def halves(
 ) -> tuple[Float[Tensor, "... d_head//2"], Float[Tensor, "... d_head//2"]]:
     first, second = x.unflatten(-1, (2, x.shape[-1] // 2)).unbind(-2)
     return first, second
+
+
+def token_positions(
+    ids: Int[Tensor, "B T"], *, valid: Bool[Tensor, "B _"] | None = None, offset: int = 0
+) -> Int[Tensor, "B T"]:
+    """The positions of new tokens behind `offset` others; with `valid` (of all of them) counted over the real ones."""
+    if valid is None:
+        return torch.arange(offset, offset + ids.shape[1], device=ids.device).expand(ids.shape)
+    return real_positions(valid)[:, offset:]
 
 
 class Rotary(nn.Module):
