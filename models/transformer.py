@@ -152,8 +152,8 @@ class Decoder(nn.Module):
     ) -> Float[Tensor, "B T d_model"]:
         """`valid` covers all R target positions read so far: those that the cache holds, and `ids`."""
         t, offset = ids.shape[1], 0 if cache is None else cache.length
-        x = self.embedding(ids, valid=valid, offset=offset)
         allowed = decoder_allowed(t, offset + t, valid=valid, query_offset=offset, device=ids.device)
+        x = self.embedding(ids, valid=valid, offset=offset)
         memory_allowed = None if source_valid is None else cross_allowed(source_valid, t)
         caches = [None] * len(self.layers) if cache is None else cache.layers
         for layer, layer_cache in zip(self.layers, caches, strict=True):
