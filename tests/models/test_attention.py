@@ -40,6 +40,57 @@ def test_the_example_worked_by_hand_in_section_4_5():
     assert_close(got_output[2], output[2], atol=1e-6, rtol=0)
 
 
+@pytest.mark.parametrize("d_head", [16, 64, 256])
+def test_the_variance_of_a_score_is_1_by_the_scale_and_would_be_d_head_without_section_4_3(d_head):
+    q, k = torch.randn(2, 1000, d_head)
+    scores = attention_scores(q, k)
+    assert scores.var().item() == pytest.approx(1, rel=0.05)
+    assert (q @ k.T).var().item() == pytest.approx(d_head, rel=0.05)
+
+
+def test_without_the_scale_wide_keys_saturate_the_softmax_and_starve_the_losers_of_gradient():
+    q, k = torch.randn(2, 100, 256)
+    scaled, bare = attention_scores(q, k), q @ k.T
+    weights, saturated = scaled.softmax(dim=-1), bare.softmax(dim=-1)
+    assert saturated.amax(dim=-1).median() > 0.9
+    assert weights.amax(dim=-1).median() < 0.2
+    # The derivative of a weight by its own score is w * (1 - w).
+    assert (saturated * (1 - saturated)).median() < 1e-6 < (weights * (1 - weights)).median()
+
+
+def test_a_score_is_a_scaled_sum_of_products_that_keeps_lengths_unlike_the_cosine_of_section_4_2():
+    q, k = torch.randn(T, D_HEAD), torch.randn(S, D_HEAD)
+    scores = attention_scores(q, k)
+    by_hand = sum(q[2, r] * k[3, r] for r in range(D_HEAD)) / math.sqrt(D_HEAD)
+    assert_close(scores[2, 3], by_hand)
+    assert_close(attention_scores(5 * q, k), 5 * scores)
+    assert_close(torch.cosine_similarity(5 * q[2], k[3], dim=0), torch.cosine_similarity(q[2], k[3], dim=0))
+
+
+def test_an_output_is_the_weighted_sum_of_the_values():
+    tensors = inputs()
+    output, weights = scaled_dot_product_attention(**tensors)
+    by_hand = sum(weights[1, 2, j] * tensors["v"][1, j] for j in range(S))
+    assert_close(output[1, 2], by_hand)
+    assert (weights >= 0).all()
+
+
+def test_softmax_over_the_wrong_axis_does_not_raise_and_only_the_row_sums_tell_section_4_4():
+    scores = attention_scores(**{name: inputs()[name] for name in "qk"})
+    wrong = scores.softmax(dim=-2)
+    assert wrong.shape == scores.shape
+    assert (wrong.sum(dim=-1) - 1).abs().max() > 0.1
+    assert_close(attention_weights(scores).sum(dim=-1), torch.ones(B, T))
+
+
+def test_masking_after_the_softmax_loses_mass_section_17_7():
+    scores = torch.randn(T, S)
+    allowed = causal_allowed(T, S)
+    late = scores.softmax(dim=-1) * allowed
+    assert (late.sum(dim=-1) < 1).all()
+    assert_close(late / late.sum(dim=-1, keepdim=True), attention_weights(scores, allowed))
+
+
 @pytest.mark.parametrize("masked", [False, True])
 def test_values_and_gradients_equal_those_of_torch(masked):
     q, k, v = (tensor.double().requires_grad_() for tensor in inputs().values())
