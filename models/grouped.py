@@ -79,6 +79,7 @@ class GroupedQueryAttention(nn.Module):
         q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
         query_offset, key_offset = (0, 0) if cache is None else (cache.length, cache.offset)
         if cache is not None:
+            check_window(cache, self.window)
             k, v = cache.extend(k, v)
         allowed = decoder_allowed(
             q.shape[2],
@@ -139,3 +140,10 @@ class GroupedQueryAttention(nn.Module):
 
     def merge_heads(self, z: Float[Tensor, "B n_heads T d_head"]) -> Float[Tensor, "B T d_q"]:
         return z.transpose(1, 2).flatten(2)
+
+
+def check_window(cache: LayerCache, window: int | None) -> None:
+    """A cache may keep more than attention reads. With less, keys would be missing unnoticed."""
+    if cache.window is not None and (window is None or cache.window < window):
+        reads = "all positions" if window is None else f"{window} positions"
+        raise ValueError(f"attention reads {reads}, but the cache keeps a window of {cache.window}")

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from .attention import scaled_dot_product_attention
 from .cache import LayerCache
+from .grouped import check_window
 from .masks import decoder_allowed
 from .norms import RMSNorm
 from .rope import Rotary, Rotation
@@ -129,6 +130,7 @@ class LatentAttention(nn.Module):
         latent, k_rope = self.norm(latent), rotation.turn(k_rope[:, :, None])[:, :, 0]
         query_offset = 0 if cache is None else cache.length
         if cache is not None:
+            check_window(cache, None)
             latent, k_rope = cache.extend(latent, k_rope)
         allowed = decoder_allowed(x.shape[1], latent.shape[1], valid=valid, query_offset=query_offset, device=x.device)
         mixture = self.absorbed_mixture if self.absorb else self.mixture

@@ -5,8 +5,8 @@
 torch.Size([2, 5, 97])
 
 A query reads the last `window` positions, itself among them. What lies further back arrives through the layers: after
-n of them a position has heard of the `n * (window - 1)` before it. A cache holds `window - 1` positions of a layer, if it
-is made as `Cache(n_layers, window)`.
+n of them a position has heard of the `n * (window - 1)` before it. A cache needs `window - 1` positions of a layer:
+`Cache(n_layers, window)`.
 """
 
 from dataclasses import dataclass, replace
