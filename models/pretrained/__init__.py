@@ -21,6 +21,9 @@ from .checkpoint import Weights, read_folder, read_model
 CONVERTERS = {
     "bert": "bert",
     "gpt2": "gpt2",
+    "llama": "llama",
+    "mistral": "llama",
+    "qwen3": "llama",
     "t5": "t5",
 }
 
