@@ -20,6 +20,9 @@ One letter means the same everywhere, and an attribute that holds such a size be
     d_pair    pairs of axes that rotary positions turn: half of d_head
     d_latent  width of the latent that keys and values are made from; d_latent_q that of the queries
     d_rope, d_nope  the parts of d_head with rotary positions and without, where they are kept apart
+    d_attn    all heads side by side, where queries, keys and values have the same heads (T5)
+    R         positions of the target read so far, where S counts those of the source
+    n_segments, n_buckets, n_answers  sentences of a pair, groups of distances, answers to a question
     vocab     token ids
     max_len   positions that a table of positions holds
 """

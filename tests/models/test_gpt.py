@@ -1,4 +1,4 @@
-"""The small GPT against the chapter: who sees whom, its size, its shapes, what it refuses."""
+"""The small GPT against the chapter, and GPT-2: who sees whom, sizes, shapes, a cache, what is refused."""
 
 import pytest
 import torch
@@ -7,7 +7,22 @@ from jaxtyping import TypeCheckError
 from torch.overrides import TorchFunctionMode
 from torch.testing import assert_close
 
-from models.gpt import DecoderBlock, GPTConfig, MultiHeadSelfAttention, toy
+from models import gpt
+from models.cache import Cache
+from models.gpt import (
+    GPT,
+    GPT2_LARGE,
+    GPT2_MEDIUM,
+    GPT2_SMALL,
+    GPT2_XL,
+    DecoderBlock,
+    GPTConfig,
+    MultiHeadSelfAttention,
+    toy,
+    toy_gpt2,
+)
+from models.properties import batch_leaks, future_leaks
+from tests.models.checks import assert_traces, one_by_one, with_mistake
 
 B, T = 2, 5
 
@@ -178,3 +193,106 @@ def test_a_projection_that_does_not_give_three_d_model_is_refused_by_name():
     message = r"return value of models\.gpt\.MultiHeadSelfAttention\.packed_qkv[\s\S]*B T 3\*d_model[\s\S]*d_model=32"
     with pytest.raises(TypeCheckError, match=message):
         model(ids())
+
+
+@pytest.mark.parametrize(
+    ("config", "count"),
+    [
+        (GPT2_SMALL, 124_439_808),
+        (GPT2_MEDIUM, 354_823_168),
+        (GPT2_LARGE, 774_030_080),
+        (GPT2_XL, 1_557_611_200),
+    ],
+)
+def test_the_number_of_parameters_of_every_gpt2(config, count):
+    with torch.device("meta"):
+        model = GPT(config)
+    assert sum(p.numel() for p in model.parameters()) == count
+
+
+@pytest.mark.parametrize("prompt", [1, 3])
+@pytest.mark.parametrize("make", [toy, toy_gpt2])
+def test_cached_decoding_gives_what_the_whole_sequence_gives(make, prompt):
+    model, tokens, cache = make(), ids(t=7), Cache(2)
+    with torch.no_grad():
+        steps = one_by_one(lambda new, _: model(new, cache=cache), tokens, prompt=prompt)
+        assert_close(steps, model(tokens))
+    assert cache.length == 7
+
+
+@pytest.mark.parametrize("prompt", [1, 4])
+@pytest.mark.parametrize("make", [toy, toy_gpt2])
+def test_padding_on_the_left_moves_nothing_also_with_a_cache(make, prompt):
+    model, tokens, cache = make(), ids(t=7), Cache(2)
+    valid = torch.tensor([[True] * 7, [False, False, False, *[True] * 4]])
+    with torch.no_grad():
+        steps = one_by_one(lambda new, valid: model(new, valid=valid, cache=cache), tokens, valid, prompt=prompt)
+        assert_close(steps[:1], model(tokens[:1]))
+        assert_close(steps[1:, 3:], model(tokens[1:, 3:]))
+        assert (model(tokens)[1, 3:] - steps[1, 3:]).abs().max() > 1e-3  # without `valid` it would
+
+
+def test_a_cache_counts_against_the_table_of_positions():
+    model, cache = toy(max_len=7), Cache(2)
+    model(ids(t=6), cache=cache)
+    model(ids(t=1), cache=cache)
+    with pytest.raises(ValueError, match=r"a sequence of 8 tokens is longer than max_len = 7"):
+        model(ids(t=1), cache=cache)
+
+
+@pytest.mark.parametrize("make", [toy, toy_gpt2])
+def test_no_position_sees_the_future_and_no_sequence_another(make):
+    model = make().eval()
+    assert future_leaks(model, ids()) == ()
+    assert batch_leaks(model, ids(3)) == ()
+
+
+@pytest.mark.parametrize("make", [toy, toy_gpt2])
+def test_without_the_mask_the_future_leaks(make, monkeypatch):
+    monkeypatch.setattr(gpt, "decoder_allowed", lambda *_, **__: torch.ones(T, T, dtype=torch.bool))
+    assert future_leaks(make().eval(), ids(), tolerance=1e-6) == tuple(range(T - 1))
+
+
+@pytest.mark.parametrize("make", [toy, toy_gpt2])
+def test_it_traces_in_its_own_names_and_replays(make):
+    assert_traces(make().eval(), ids(3, 11))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda m: m(ids(), valid=torch.ones(B, T)), r"'valid'[\s\S]*f32\[2,5\][\s\S]*Bool"),
+        (lambda m: m(ids(), valid=torch.ones(3, T, dtype=torch.bool)), r"'valid'[\s\S]*bool\[3,5\][\s\S]*B=2"),
+        (lambda m: m.blocks[0](torch.ones(B, T, 21, dtype=torch.int64)), r"'x'[\s\S]*i64\[2,5,21\][\s\S]*Float"),
+        (lambda m: m.logits(torch.ones(B, 21)), r"'x'[\s\S]*'B T d_model'"),
+    ],
+)
+def test_gpt2_refuses_wrong_inputs_by_name(call, message):
+    with pytest.raises(TypeCheckError, match=message):
+        call(toy_gpt2())
+
+
+def test_heads_merged_without_their_transpose_are_refused_by_name(tmp_path, monkeypatch):
+    right = "return x.view(b, t, self.n_heads, self.d_head).transpose(1, 2)"
+    mistaken = with_mistake(tmp_path, monkeypatch, "gpt", right, right.removesuffix(".transpose(1, 2)"))
+    with pytest.raises(TypeCheckError, match=r"return value of \S*split_heads[\s\S]*B n_heads T d_head[\s\S]*T=5"):
+        mistaken.toy_gpt2()(ids())
+
+
+def test_the_tied_head_gives_the_numbers_of_the_notes_section_4_3_4():
+    model = GPT(GPTConfig(vocab=4, max_len=2, d_model=2, n_heads=1, d_ff=3, n_layers=1, tied=True))
+    with torch.no_grad():
+        model.tokens.table.weight.copy_(torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [-1.0, 0.0]]))
+    h = torch.tensor([[[1.0, 2.0]]])
+    logits = model.logits(h)[0, 0]
+    assert_close(logits, torch.tensor([1.0, 2.0, 3.0, -1.0]))
+    assert_close(logits.softmax(dim=0), torch.tensor([0.09, 0.24, 0.66, 0.01]), atol=6e-3, rtol=0)
+    assert "the cat sat mat".split()[logits.argmax()] == "sat"
+    assert_close(logits, h[0, 0] @ model.tokens.table.weight.T)
+
+
+def test_a_tied_head_trains_the_table_from_both_ends():
+    model = toy_gpt2()
+    model(torch.full((1, 3), 7)).square().sum().backward()
+    assert (model.tokens.table.weight.grad.abs().sum(dim=1) > 0).all()
+    assert "head.weight" not in model.state_dict()

@@ -1,0 +1,54 @@
+"""What every architecture is asked: own names in its trace, a cache that changes nothing, mistakes that are caught."""
+
+import importlib
+import re
+import shutil
+from pathlib import Path
+
+import torch
+from torch.testing import assert_close
+
+import shapeflow as sf
+
+
+def unnamed_axes(trace):
+    """The printed edges that hold an axis of a bare number; 1 is no size that needs a name."""
+    axes = (axis for edge in trace.edges for axis in str(edge.shape).split(":")[0].split())
+    return sorted({axis for axis in axes if re.search(r"(?<![\w*])\d+(?!\w|\*)", axis) and axis != "1"})
+
+
+def assert_traces(model, *args):
+    """Every edge has the model's own names, and the graph gives what the model gives for `args`."""
+    trace = sf.trace(model)
+    assert len(trace.edges) > 0
+    assert unnamed_axes(trace) == []
+    with torch.no_grad():
+        assert_close(trace.graph_module(*args), model(*args))
+
+
+def one_by_one(step, ids, valid=None, *, prompt=1):
+    """The logits of a decoder that reads the first `prompt` tokens at once and the others one at a time.
+
+    `step(ids, valid)` reads more tokens, with `valid` for all of those read so far.
+    """
+    ends = [prompt, *range(prompt + 1, ids.shape[1] + 1)]
+    starts = [0, *ends[:-1]]
+    parts = [
+        step(ids[:, start:end], None if valid is None else valid[:, :end])
+        for start, end in zip(starts, ends, strict=True)
+    ]
+    return torch.cat(parts, dim=1)
+
+
+def with_mistake(folder, monkeypatch, module, right, wrong):
+    """`models.<module>` imported from a copy of the package where one piece of its text is wrong, checks and all."""
+    package = f"mistaken_{len(list(folder.iterdir()))}_{folder.name}"
+    shutil.copytree(
+        Path(__file__).parents[2] / "models", folder / package, ignore=shutil.ignore_patterns("__pycache__")
+    )
+    file = folder / package / f"{module}.py"
+    text = file.read_text(encoding="utf-8")
+    assert text.count(right) == 1, f"{right} is not once in {module}.py"
+    file.write_text(text.replace(right, wrong), encoding="utf-8")
+    monkeypatch.syspath_prepend(folder)
+    return importlib.import_module(f"{package}.{module}")
