@@ -1,8 +1,8 @@
 """T5: an encoder-decoder that knows no positions but the distance from query to key, a bias on the scores.
 
 >>> model = toy()
->>> source, target = torch.zeros(2, 7, dtype=torch.int64), torch.zeros(2, 5, dtype=torch.int64)
->>> model(source, target).shape
+>>> source, ids = torch.zeros(2, 7, dtype=torch.int64), torch.zeros(2, 5, dtype=torch.int64)
+>>> model(source, ids).shape
 torch.Size([2, 5, 103])
 
 What it changes of 2017: pre-norm with `RMSNorm`, no biases, scores without the division by sqrt(d_head), one table for
@@ -12,7 +12,7 @@ In reading order: attention, feed-forward layer, blocks, stacks, model.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
@@ -226,7 +226,7 @@ class Decoder(nn.Module):
         x: Float[Tensor, "B T d_model"],
         memory: Float[Tensor, "B S d_model"],
         *,
-        memory_valid: Bool[Tensor, "B S"] | None = None,
+        source_valid: Bool[Tensor, "B S"] | None = None,
         valid: Bool[Tensor, "B R"] | None = None,
         cache: Cache | None = None,
     ) -> Float[Tensor, "B T d_model"]:
@@ -235,7 +235,7 @@ class Decoder(nn.Module):
         layers = [None] * len(self.blocks) if cache is None else cache.layers
         bias = self.bias(torch.arange(offset, offset + t, device=x.device), torch.arange(offset + t, device=x.device))
         allowed = decoder_allowed(t, offset + t, valid=valid, query_offset=offset, device=x.device)
-        memory_allowed = None if memory_valid is None else padding_allowed(memory_valid)
+        memory_allowed = None if source_valid is None else padding_allowed(source_valid)
         for block, layer in zip(self.blocks, layers, strict=True):
             x = block(x, memory, bias=bias, allowed=allowed, memory_allowed=memory_allowed, cache=layer)
         return self.norm(x)
@@ -257,33 +257,39 @@ class T5(nn.Module):
     def forward(
         self,
         source: Int[Tensor, "B S"],
-        target: Int[Tensor, "B T"],
+        ids: Int[Tensor, "B T"],
         *,
         source_valid: Bool[Tensor, "B S"] | None = None,
-        valid: Bool[Tensor, "B T"] | None = None,
+        valid: Bool[Tensor, "B R"] | None = None,
     ) -> Float[Tensor, "B T vocab"]:
-        """Both at once, as in training; `target` starts with a token that begins a sequence (T5: the padding, 0)."""
-        memory = self.encode(source, valid=source_valid)
-        return self.decode(target, memory, memory_valid=source_valid, valid=valid)
+        """Both at once, as in training; `ids` starts with a token that begins a sequence (T5 takes the padding, 0)."""
+        return self.reading(source, source_valid=source_valid)(ids, valid=valid)
+
+    def reading(
+        self, source: Int[Tensor, "B S"], *, source_valid: Bool[Tensor, "B S"] | None = None
+    ) -> Callable[..., Float[Tensor, "B T vocab"]]:
+        """Encode the source once; the function given back, `(ids, *, valid, cache)` to logits, decodes."""
+        memory = self.encode(source, source_valid=source_valid)
+        return partial(self.decode, memory=memory, source_valid=source_valid)
 
     def encode(
-        self, source: Int[Tensor, "B S"], *, valid: Bool[Tensor, "B S"] | None = None
+        self, source: Int[Tensor, "B S"], *, source_valid: Bool[Tensor, "B S"] | None = None
     ) -> Float[Tensor, "B S d_model"]:
-        """What the decoder reads of the source: computed once, however many tokens follow."""
-        return self.encoder(self.tokens(source), valid=valid)
+        """The memory, which the decoder reads: computed once, however many tokens follow."""
+        return self.encoder(self.tokens(source), valid=source_valid)
 
     def decode(
         self,
         ids: Int[Tensor, "B T"],
         memory: Float[Tensor, "B S d_model"],
         *,
-        memory_valid: Bool[Tensor, "B S"] | None = None,
+        source_valid: Bool[Tensor, "B S"] | None = None,
         valid: Bool[Tensor, "B R"] | None = None,
         cache: Cache | None = None,
     ) -> Float[Tensor, "B T vocab"]:
         """Logits after each of `ids`, which follow on what `cache` has read; `valid` covers the whole target so far."""
         x = self.tokens(ids)
-        return self.logits(self.decoder(x, memory, memory_valid=memory_valid, valid=valid, cache=cache))
+        return self.logits(self.decoder(x, memory, source_valid=source_valid, valid=valid, cache=cache))
 
     def logits(self, x: Float[Tensor, "B T d_model"]) -> Float[Tensor, "B T vocab"]:
         if self.config.scaled:

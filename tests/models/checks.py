@@ -1,9 +1,6 @@
-"""What every architecture is asked: own names in its trace, a cache that changes nothing, mistakes that are caught."""
+"""What every architecture is asked: own names in its trace, and a cache that changes nothing."""
 
-import importlib
 import re
-import shutil
-from pathlib import Path
 
 import torch
 from torch.testing import assert_close
@@ -38,17 +35,3 @@ def one_by_one(step, ids, valid=None, *, prompt=1):
         for start, end in zip(starts, ends, strict=True)
     ]
     return torch.cat(parts, dim=1)
-
-
-def with_mistake(folder, monkeypatch, module, right, wrong):
-    """`models.<module>` imported from a copy of the package where one piece of its text is wrong, checks and all."""
-    package = f"mistaken_{len(list(folder.iterdir()))}_{folder.name}"
-    shutil.copytree(
-        Path(__file__).parents[2] / "models", folder / package, ignore=shutil.ignore_patterns("__pycache__")
-    )
-    file = folder / package / f"{module}.py"
-    text = file.read_text(encoding="utf-8")
-    assert text.count(right) == 1, f"{right} is not once in {module}.py"
-    file.write_text(text.replace(right, wrong), encoding="utf-8")
-    monkeypatch.syspath_prepend(folder)
-    return importlib.import_module(f"{package}.{module}")

@@ -22,7 +22,7 @@ from models.gpt import (
     toy_gpt2,
 )
 from models.properties import batch_leaks, future_leaks
-from tests.models.checks import assert_traces, one_by_one, with_mistake
+from tests.models.checks import assert_traces, one_by_one
 
 B, T = 2, 5
 
@@ -272,11 +272,11 @@ def test_gpt2_refuses_wrong_inputs_by_name(call, message):
         call(toy_gpt2())
 
 
-def test_heads_merged_without_their_transpose_are_refused_by_name(tmp_path, monkeypatch):
+def test_heads_that_are_not_transposed_are_refused_by_name(mutant):
     right = "return x.view(b, t, self.n_heads, self.d_head).transpose(1, 2)"
-    mistaken = with_mistake(tmp_path, monkeypatch, "gpt", right, right.removesuffix(".transpose(1, 2)"))
+    broken = mutant(gpt, right, right.removesuffix(".transpose(1, 2)"))
     with pytest.raises(TypeCheckError, match=r"return value of \S*split_heads[\s\S]*B n_heads T d_head[\s\S]*T=5"):
-        mistaken.toy_gpt2()(ids())
+        broken.toy_gpt2()(ids())
 
 
 def test_the_tied_head_gives_the_numbers_of_the_notes_section_4_3_4():

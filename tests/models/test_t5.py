@@ -8,9 +8,10 @@ from torch.testing import assert_close
 
 from models import t5
 from models.cache import Cache
+from models.decoding import generate
 from models.properties import batch_leaks, changed_positions, future_leaks
 from models.t5 import T5, T5_SMALL, toy
-from tests.models.checks import assert_traces, one_by_one, with_mistake
+from tests.models.checks import assert_traces, one_by_one
 
 B, S, T, VOCAB = 2, 7, 5, 103
 
@@ -33,9 +34,9 @@ def test_the_number_of_parameters_of_t5_small():
 @pytest.mark.parametrize("gated", [False, True])
 def test_cached_decoding_gives_what_the_whole_target_gives(gated):
     model, source, target = toy(gated=gated), ids(S), ids(T)
-    memory, cache = model.encode(source), Cache(2)
+    decode, cache = model.reading(source), Cache(2)
     with torch.no_grad():
-        steps = one_by_one(lambda new, _: model.decode(new, memory, cache=cache), target, prompt=2)
+        steps = one_by_one(lambda new, _: decode(new, cache=cache), target, prompt=2)
         assert_close(steps, model(source, target))
     assert cache.length == T
 
@@ -44,16 +45,21 @@ def test_cached_decoding_with_padding_on_the_left_of_both_sides():
     model, source, target = toy(), ids(S), ids(T)
     source_valid, valid = torch.ones(B, S, dtype=torch.bool), torch.ones(B, T, dtype=torch.bool)
     source_valid[0, :3] = valid[1, :2] = False
-    memory, cache = model.encode(source, valid=source_valid), Cache(2)
-
-    def step(new, valid):
-        return model.decode(new, memory, memory_valid=source_valid, valid=valid, cache=cache)
-
+    decode, cache = model.reading(source, source_valid=source_valid), Cache(2)
     with torch.no_grad():
-        assert_close(one_by_one(step, target, valid), model(source, target, source_valid=source_valid, valid=valid))
-        alone = model(source[1:], target[1:, 2:])
-        assert_close(model(source, target, source_valid=source_valid, valid=valid)[1:, 2:], alone)
-        assert_close(model(source[:1, 3:], target[:1]), model(source, target, source_valid=source_valid)[:1])
+        steps = one_by_one(lambda new, valid: decode(new, valid=valid, cache=cache), target, valid)
+        assert_close(steps, model(source, target, source_valid=source_valid, valid=valid))
+        assert_close(steps[1:, 2:], model(source[1:], target[1:, 2:]))
+        assert_close(steps[:1], model(source[:1, 3:], target[:1]))
+
+
+def test_the_loop_that_decodes_takes_it():
+    model, source, start = toy(), ids(S), torch.zeros(B, 1, dtype=torch.int64)
+    whole = start
+    for _ in range(T):
+        whole = torch.cat([whole, model(source, whole)[:, -1:].argmax(dim=-1)], dim=1)
+    generated = generate(model.reading(source), start, max_new_tokens=T, cache=Cache(2))
+    assert torch.equal(generated.ids, whole)
 
 
 def test_the_keys_of_the_source_are_projected_once():
@@ -105,7 +111,7 @@ def test_it_traces_in_its_own_names_and_replays(gated):
     ("call", "message"),
     [
         (lambda m: m(torch.ones(B, S), ids(T)), r"'source'[\s\S]*f32\[2,7\][\s\S]*'B S'"),
-        (lambda m: m(ids(S), ids(T, b=3)), r"'target'[\s\S]*i64\[3,5\][\s\S]*B=2"),
+        (lambda m: m(ids(S), ids(T, b=3)), r"'ids'[\s\S]*i64\[3,5\][\s\S]*B=2"),
         (lambda m: m.decode(ids(T), torch.randn(B, S, 28)), r"d_model"),
         (lambda m: m(ids(S), ids(T), source_valid=torch.ones(B, S)), r"'source_valid'[\s\S]*Bool"),
         (lambda m: m(ids(S), ids(T), source_valid=torch.ones(B, T, dtype=torch.bool)), r"'source_valid'[\s\S]*S=7"),
@@ -116,8 +122,8 @@ def test_wrong_inputs_are_refused_by_name(call, message):
         call(toy())
 
 
-def test_heads_that_are_not_transposed_are_refused_by_name(tmp_path, monkeypatch):
+def test_heads_that_are_not_transposed_are_refused_by_name(mutant):
     right = "view(b, t, self.n_heads, self.d_head).transpose(1, 2)"
-    mistaken = with_mistake(tmp_path, monkeypatch, "t5", right, right.removesuffix(".transpose(1, 2)"))
+    broken = mutant(t5, right, right.removesuffix(".transpose(1, 2)"))
     with pytest.raises(TypeCheckError, match=r"return value of \S*heads[\s\S]*B n_heads T d_head[\s\S]*T=7"):
-        mistaken.toy()(ids(S), ids(T))
+        broken.toy()(ids(S), ids(T))
