@@ -27,6 +27,7 @@ from shapeflow.dims.expr import Expr
 from shapeflow.dims.solve import solve
 from shapeflow.dims.spec import TensorSpec
 from shapeflow.torch_private import ShapeMode, running
+from shapeflow.trace.boundaries import Boundaries
 from shapeflow.trace.conditions import telling
 from shapeflow.trace.hints import Hints
 from shapeflow.trace.inputs import Bound
@@ -84,7 +85,8 @@ class Attempt:
         self.recorder = Recorder(self.env, self.mode, self.stack, self.values, subject.device)
         self.ledger = self.recorder.ledger
         self.names = Names(self.env, self.mode, self.ledger.signatures)
-        self.stack.names = self.names
+        self.boundaries = self.stack.boundaries = Boundaries(self.names)
+        self.boundaries.path = lambda: self.stack.scopes[-1].path if self.stack.scopes else ""
         self.inputs: list[tuple[str, Record]] = []
         self.outputs: list[tuple[str, Record, int, Any]] = []
         self.parameters: dict[str, torch.Tensor] = {}
@@ -107,7 +109,9 @@ class Attempt:
             for name, value in arguments.items():
                 self.names.declare_all(value, self.bound.declared.get(name))
             pin_attributes(modules, self.env, self.names)
-            stack.enter_context(shadowed(modules_of(classes)))
+            own = modules_of(classes)
+            stack.enter_context(shadowed(own))
+            stack.enter_context(self.boundaries.watching(own))
             stack.enter_context(_checks_seen(self.names))
             stack.enter_context(self.stack.watching())
             self._call(arguments)

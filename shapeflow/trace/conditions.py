@@ -93,7 +93,7 @@ def domain(env: DimEnv) -> Domain:
         symbol = _sole_rising(guard)
         if symbol in least:
             low, high = least[symbol]
-            least[symbol] = max(low, _least(guard.relation.difference, symbol)), high
+            least[symbol] = max(low, least_that_holds(guard.relation.difference, symbol)), high
         elif not _is_limit(guard):
             relations.append(str(guard))
     bounds = [(symbol.name, *_fixed(env, symbol, *least[symbol])) for symbol in free]
@@ -118,24 +118,25 @@ def _sole_rising(guard: Guard) -> Symbol | None:
     """The one name of a `>=` whose left side only grows with it, such as `(H - 1)//32 + 1 >= 4`."""
     difference = guard.relation.difference
     symbols = difference.symbols
-    if guard.relation.operator != ">=" or len(symbols) != 1 or not _rises(difference):
+    if guard.relation.operator != ">=" or len(symbols) != 1 or not rises(difference):
         return None
     return next(iter(symbols))
 
 
-def _rises(expr: Expr) -> bool:
+def rises(expr: Expr) -> bool:
+    """Whether the expression only grows with the names in it."""
     return all(c > 0 for m, c in expr.terms if m) and all(_atom_rises(a) for m, _ in expr.terms for a, _ in m)
 
 
 def _atom_rises(atom: object) -> bool:
     if isinstance(atom, FloorDiv):
-        return _rises(atom.numerator) and (atom.denominator.constant or 0) > 0
+        return rises(atom.numerator) and (atom.denominator.constant or 0) > 0
     if isinstance(atom, Max | Min):
-        return all(_rises(arg) for arg in atom.args)
+        return all(rises(arg) for arg in atom.args)
     return isinstance(atom, Symbol)
 
 
-def _least(difference: Expr, symbol: Symbol) -> int:
+def least_that_holds(difference: Expr, symbol: Symbol) -> int:
     """The least size from which on the difference is not negative."""
     low, high = 0, 1
     while difference.evaluate({symbol: high}) < 0 and high < FARTHEST:

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,7 +15,8 @@ from torch import nn
 
 from shapeflow.dims.env import DimEnv
 from shapeflow.dims.expr import Expr
-from shapeflow.trace.names import ForwardSpecs, Names, dim_names, forward_specs
+from shapeflow.trace.boundaries import Boundaries
+from shapeflow.trace.names import Names, dim_names, forward_specs
 from shapeflow.trace.result import ModuleInfo, Scope
 
 
@@ -28,7 +29,7 @@ class ModuleStack:
         self.calls: Counter[str] = Counter()
         self.scopes: tuple[Scope, ...] = ()
         self.fx_stack: dict[str, tuple[str, type]] = {}
-        self.names: Names | None = None
+        self.boundaries: Boundaries | None = None
         if root is not None:
             self.paths = {id(module): path for path, module in root.named_modules()}
             self.fx_stack = {"": ("", type(root))}
@@ -41,11 +42,11 @@ class ModuleStack:
         def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
             outer = self.scopes, self.fx_stack
             self._enter(module)
-            specs = self._declare_inputs(module, args, kwargs)
+            leave = self._boundary(module, args, kwargs)
             try:
                 result = original(module, *args, **kwargs)
-                if specs is not None and self.names is not None:
-                    self.names.declare_all(result, specs.result)
+                if leave is not None:
+                    leave(result)
                 return result
             except BaseException:  # whatever it is, the message names the module; it goes on as it came
                 self._keep_failing_scopes()
@@ -88,18 +89,22 @@ class ModuleStack:
 
     # Names
 
-    def _declare_inputs(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ForwardSpecs | None:
-        names = self.names
-        if names is None:
+    def _boundary(
+        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Callable[[Any], None] | None:
+        """Show the arguments of a module with an annotated forward to `boundaries`; and who is to see the result."""
+        boundaries = self.boundaries
+        if boundaries is None:
             return None
         specs = forward_specs(type(module))
         if isinstance(specs, str):
-            names.unreadable.setdefault(type(module).__qualname__, specs)
+            boundaries.names.unreadable.setdefault(type(module).__qualname__, specs)
             return None
-        if specs is not None:
-            for name, value in [*zip(specs.positional, args, strict=False), *kwargs.items()]:
-                names.declare_all(value, specs.parameters.get(name))
-        return specs
+        if specs is None:
+            return None
+        owner = type(module).__qualname__
+        call = boundaries.enter(owner, specs, args, kwargs, module)
+        return lambda result: boundaries.leave(owner, specs, result, call, module)
 
 
 def pin_attributes(modules: Iterable[nn.Module], env: DimEnv, names: Names) -> None:

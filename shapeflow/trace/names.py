@@ -78,22 +78,8 @@ class Names:
 
     def declare_all(self, value: Any, specs: Specs | None) -> None:
         """`declare` through tuples, dicts and fields."""
-        if specs is None or value is None:
-            return
-        if isinstance(specs, TensorSpec):
-            if type(value) is FakeTensor:
-                self.declare(value, specs)
-        elif isinstance(specs, Each):
-            for item in (
-                value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
-            ):
-                self.declare_all(item, specs.item)
-        elif isinstance(specs, dict):
-            for name, inner in specs.items():
-                self.declare_all(value.get(name) if isinstance(value, Mapping) else getattr(value, name, None), inner)
-        elif isinstance(value, tuple | list) and len(value) == len(specs):
-            for item, inner in zip(value, specs, strict=True):
-                self.declare_all(item, inner)
+        for _, tensor, spec in tensors_with(value, specs):
+            self.declare(tensor, spec)
 
     def checked(self, tensor: Any, annotation: Any) -> None:
         """jaxtyping is about to check this tensor: the annotation names its axes first."""
@@ -108,6 +94,26 @@ class Names:
         except SpecError as error:
             self.unreadable.setdefault(str(annotation), str(error))
             return None
+
+
+def tensors_with(value: Any, specs: Specs | None, path: str = "") -> Iterator[tuple[str, torch.Tensor, TensorSpec]]:
+    """Each fake tensor of a structure, with the way to it and the spec that belongs to it."""
+    if specs is None or value is None:
+        return
+    if isinstance(specs, TensorSpec):
+        if type(value) is FakeTensor:
+            yield path, value, specs
+    elif isinstance(specs, Each):
+        items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+        for index, item in enumerate(items):
+            yield from tensors_with(item, specs.item, f"{path}[{index}]")
+    elif isinstance(specs, dict):
+        for name, inner in specs.items():
+            item = value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+            yield from tensors_with(item, inner, f"{path}.{name}")
+    elif isinstance(value, tuple | list) and len(value) == len(specs):
+        for index, (item, inner) in enumerate(zip(value, specs, strict=True)):
+            yield from tensors_with(item, inner, f"{path}[{index}]")
 
 
 class ForwardSpecs:

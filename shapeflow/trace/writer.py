@@ -201,13 +201,15 @@ class Writer:
         return self.real(node.formula) if isinstance(value, torch.SymFloat) else bool(value)
 
     def size(self, expr: Expr) -> fx.Node | int:
-        """Code for an expression; pinned symbols are the numbers that they stand for."""
+        """Code for an expression, kept in its `meta["size"]`; pinned symbols are the numbers that they stand for."""
         expr = expr.unpinned
         if expr.constant is not None:
             return expr.constant
         known = self._lowered.get(expr)
         if known is None:
             known = self._lowered[expr] = self._sum(expr)
+            if isinstance(known, fx.Node):
+                known.meta.setdefault("size", expr)
         return known  # type: ignore[return-value]
 
     def _sum(self, expr: Expr) -> Any:
