@@ -8,13 +8,14 @@ Each of the `n_kv_heads` serves `group = n_heads / n_kv_heads` query heads: 1 in
 multi-query attention. A cache holds `2 * n_kv_heads * d_head` numbers per token.
 """
 
+import math
+
 import torch
 import torch.nn as nn
-import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from .attention import attention_scores, attention_weights, scaled_dot_product_attention
+from .attention import align, attention_scores, attention_weights, scaled_dot_product_attention
 from .cache import LayerCache
 from .masks import decoder_allowed
 from .norms import RMSNorm
@@ -126,6 +127,7 @@ class GroupedQueryAttention(nn.Module):
     ) -> Float[Tensor, "B n_heads T d_head"]:
         if self.sinks is None:
             return scaled_dot_product_attention(q, k, v, allowed)[0]
+        q, k, v = align(q, k, v)
         return self.weights_beside_sinks(attention_scores(q, k), self.sinks, allowed) @ v
 
     def weights_beside_sinks(
@@ -134,9 +136,10 @@ class GroupedQueryAttention(nn.Module):
         sinks: Float[Tensor, " n_heads"],
         allowed: Bool[Tensor, "... T S"],
     ) -> Float[Tensor, "B n_heads T S"]:
-        """The softmax over the keys and one column more; a row of what is left of it sums to less than 1."""
-        column = sinks[:, None, None].expand(scores.shape[0], -1, scores.shape[2], 1)
-        return attention_weights(torch.cat([scores, column], dim=-1), F.pad(allowed, (0, 1), value=True))[..., :-1]
+        """The softmax over the keys and the sink, without the sink's part: a row sums to less than 1."""
+        total = scores.masked_fill(~allowed, -math.inf).logsumexp(dim=-1, keepdim=True)
+        share = torch.sigmoid(total - sinks[:, None, None])  # exp(total) / (exp(total) + exp(sink))
+        return attention_weights(scores, allowed) * share
 
     def merge_heads(self, z: Float[Tensor, "B n_heads T d_head"]) -> Float[Tensor, "B T d_q"]:
         return z.transpose(1, 2).flatten(2)

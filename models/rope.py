@@ -108,17 +108,10 @@ class Rotation:
 
     def turn(self, x: Float[Tensor, "B T _ d_head"]) -> Float[Tensor, "B T _ d_head"]:
         """Every head of x turned; the axis without a name counts heads."""
-        first, second = halves(x)
+        d_pair = self.cos.shape[-1]
+        first, second = x.split([d_pair, d_pair], dim=-1)
         cos, sin = self.cos[:, :, None], self.sin[:, :, None]
-        turned = torch.stack([first * cos - second * sin, second * cos + first * sin], dim=-2)
-        return turned.reshape(x.shape).to(x.dtype)
-
-
-def halves(
-    x: Float[Tensor, "... d_head"],
-) -> tuple[Float[Tensor, "... d_head//2"], Float[Tensor, "... d_head//2"]]:
-    first, second = x.unflatten(-1, (2, x.shape[-1] // 2)).unbind(-2)
-    return first, second
+        return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1).to(x.dtype)
 
 
 def token_positions(
