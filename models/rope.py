@@ -118,8 +118,11 @@ def token_positions(
     ids: Int[Tensor, "B T"], *, valid: Bool[Tensor, "B _"] | None = None, offset: int = 0
 ) -> Int[Tensor, "B T"]:
     """The positions of new tokens behind `offset` others; with `valid` (of all of them) counted over the real ones."""
+    end = offset + ids.shape[1]
     if valid is None:
-        return torch.arange(offset, offset + ids.shape[1], device=ids.device).expand(ids.shape)
+        return torch.arange(offset, end, device=ids.device).expand(ids.shape)
+    if valid.shape[1] != end:
+        raise ValueError(f"valid covers {valid.shape[1]} positions, but {end} have been read")
     return real_positions(valid)[:, offset:]
 
 

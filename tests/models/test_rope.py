@@ -113,6 +113,13 @@ def test_positions_count_real_tokens_behind_those_read_before():
     assert token_positions(ids, valid=valid, offset=2).tolist() == [[2, 3, 4], [0, 1, 2]]
 
 
+@pytest.mark.parametrize("covered", [2, 3, 8])
+def test_valid_must_cover_all_positions_read(covered):
+    ids = torch.zeros(2, 3, dtype=torch.int64)
+    with pytest.raises(ValueError, match=rf"valid covers {covered} positions, but 7 have been read"):
+        token_positions(ids, valid=torch.ones(2, covered, dtype=torch.bool), offset=4)
+
+
 def test_axes_that_make_no_pairs_are_refused():
     with pytest.raises(ValueError, match=r"d_head must be even, got 7"):
         Rotary(7)
