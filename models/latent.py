@@ -1,5 +1,6 @@
 """Multi-head latent attention: keys and values are made from one small vector per token (DeepSeek-V2; notes, 4.3.5).
 
+>>> from models.rope import Rotary
 >>> attention = LatentAttention(d_model=12, n_heads=3, d_nope=4, d_rope=2, d_v=5, d_latent=7)
 >>> attention(torch.ones(1, 6, 12), Rotary(2)(torch.arange(6)[None])).shape
 torch.Size([1, 6, 12])
@@ -21,9 +22,7 @@ from .cache import LayerCache
 from .grouped import check_window
 from .masks import decoder_allowed
 from .norms import RMSNorm
-from .rope import Rotary, Rotation
-
-__all__ = ["LatentAttention", "LowRankQueries", "Queries", "Rotary"]
+from .rope import Rotation
 
 
 class Queries(nn.Module):

@@ -35,6 +35,8 @@ def convert(config: Mapping[str, Any], weights: Weights) -> nn.Module:
         ours |= parts(weights, f"{theirs}mlp.", f"{block}ffn.", NETWORK)
         weights.drop(f"{theirs}self_attn.rotary_emb.inv_freq")  # which checkpoints held at first
     load(model, ours)
+    if model.config.tied:  # what was loaded are two parameters with the same numbers
+        model.head.weight = model.tokens.table.weight
     return model
 
 

@@ -7,7 +7,8 @@ from torch.testing import assert_close
 
 from models import latent
 from models.cache import LayerCache
-from models.latent import LatentAttention, Rotary
+from models.latent import LatentAttention
+from models.rope import Rotary
 from tests.models.checks import one_by_one
 
 B, T = 2, 7
