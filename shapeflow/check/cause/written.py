@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -65,8 +65,18 @@ def is_class(function: ast.expr, target: Any) -> bool:
 
 @lru_cache(maxsize=512)
 def parameter_names(kind: type) -> tuple[str, ...]:
-    """The constructor's parameters, without self."""
-    try:
-        return tuple(inspect.signature(kind).parameters)
-    except (TypeError, ValueError):  # a class written in C
-        return ()
+    """The constructor's parameters, without self; those of nn.LSTM and its like are in its base class."""
+    return tuple(name for name in constructor(kind) if name != "mode")
+
+
+@lru_cache(maxsize=512)
+def constructor(kind: type) -> Mapping[str, inspect.Parameter]:
+    """The parameters of the nearest constructor that names them."""
+    for cls in kind.__mro__:
+        try:
+            found = inspect.signature(cls).parameters
+        except (TypeError, ValueError):  # a class written in C
+            return {}
+        if not any(each.kind is each.VAR_POSITIONAL for each in found.values()):
+            return found
+    return {}

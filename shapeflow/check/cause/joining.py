@@ -1,0 +1,116 @@
+"""cat and stack: sizes that differ beside the axis that is joined.
+
+cat along axis 1: up is B 8 2*(H//2) 2*(W//2), skip is B 8 H W: halving an odd H and doubling it loses a row
+fix: resize up to skip.shape[-2:]
+"""
+
+from __future__ import annotations
+
+import ast
+
+from shapeflow.check.cause.call import Call, Operand, names_in, same
+from shapeflow.check.cause.chain import chain
+from shapeflow.check.cause.parameters import PARAMETERS
+from shapeflow.check.cause.result import Cause
+from shapeflow.check.cause.suspects import mends_behind
+from shapeflow.dims.atoms import FloorDiv
+from shapeflow.dims.expr import Expr
+
+GROWING = frozenset("interpolate upsample conv_transpose1d conv_transpose2d conv_transpose3d pixel_shuffle".split())
+
+
+def join(call: Call) -> Cause | None:
+    """The cause for `torch.cat` and `torch.stack`."""
+    tensors = [each for each in call.arguments.get("tensors", ()) if isinstance(each, Operand)]
+    names = _texts(call, len(tensors))
+    if len(tensors) < 2:
+        return None
+    dim = call.arguments.get("dim", 0)
+    pair = _first_pair(tensors, dim, call.operator)
+    if pair is None:
+        return None
+    a, b = tensors[pair[0]], tensors[pair[1]]
+    left, right = names[pair[0]], names[pair[1]]
+    message = f"{call.operator} along axis {dim}: {left} is {a}, {right} is {b}"
+    if a.rank != b.rank:
+        return _ranks(call, message, (left, a), (right, b))
+    axes = _differing(a, b, dim, call.operator)
+    dims = names_in(*(size for axis in axes for size in (a.dims[axis], b.dims[axis])))
+    if all(axis >= 2 for axis in axes) and a.rank >= 3 and (found := _lost(call, message, axes, (left, a), (right, b))):
+        return found
+    if call.operator != "stack" and len(axes) == 1:
+        joined = f"{call.operator}(({', '.join(names)}), dim={axes[0] - a.rank if axes[0] == a.rank - 1 else axes[0]})"
+        why = f"{message}: axis {axes[0]} differs ({a.dims[axes[0]]} and {b.dims[axes[0]]}), so it is the one to join"
+        return Cause(why, f"torch.{joined}", dims, call.location)
+    told = ", ".join(f"axis {axis} is {a.dims[axis]} and {b.dims[axis]}" for axis in axes)
+    return Cause(f"{message}: {told}", "", dims, call.location)
+
+
+def _texts(call: Call, count: int) -> list[str]:
+    """The tensors as the code writes them."""
+    node = None
+    if call.expression is not None:
+        node = call.expression.argument_node("tensors", PARAMETERS[call.operator], call.callee)
+    if call.expression is not None and isinstance(node, ast.Tuple | ast.List) and len(node.elts) == count:
+        return [call.expression.of(each) for each in node.elts]
+    return [f"tensor {index}" for index in range(count)]
+
+
+def _first_pair(tensors: list[Operand], dim: int, operator: str) -> tuple[int, int] | None:
+    for index, each in enumerate(tensors[1:], 1):
+        if each.rank != tensors[0].rank or _differing(tensors[0], each, dim, operator):
+            return 0, index
+    return None
+
+
+def _differing(a: Operand, b: Operand, dim: int, operator: str) -> list[int]:
+    joined = None if operator == "stack" else dim % a.rank if a.rank else None
+    return [axis for axis in range(a.rank) if axis != joined and not same(a.dims[axis], b.dims[axis])]
+
+
+def _ranks(call: Call, message: str, left: tuple[str, Operand], right: tuple[str, Operand]) -> Cause:
+    """An axis is missing in one of them."""
+    (text, small), (_, great) = sorted((left, right), key=lambda side: side[1].rank)
+    for axis in range(great.rank):
+        rest = [dim for at, dim in enumerate(great.dims) if at != axis]
+        if len(rest) == small.rank and all(same(a, b) for a, b in zip(small.dims, rest, strict=True)):
+            return Cause(
+                f"{message}: {text} has no axis {axis}",
+                f"{text}.unsqueeze({axis})",
+                names_in(great.dims[axis]),
+                call.location,
+            )
+    return Cause(f"{message}: they have {left[1].rank} and {right[1].rank} axes", "", names_in(), call.location)
+
+
+def _lost(
+    call: Call, message: str, axes: list[int], left: tuple[str, Operand], right: tuple[str, Operand]
+) -> Cause | None:
+    """A skip and a map that was halved and doubled: what an odd size loses does not come back."""
+    (grown, up), (skip, whole) = (left, right) if _grows(left[1]) or not _grows(right[1]) else (right, left)
+    dims = names_in(*(size for axis in axes for size in (up.dims[axis], whole.dims[axis])))
+    names = [name for name in dims if not name.isdigit()]
+    target = {axis - up.rank: whole.dims[axis] for axis in axes}
+    if not any(_floors(up.dims[axis]) or _floors(whole.dims[axis]) for axis in axes) and not names:
+        repairs = mends_behind(call.root, up, target, message)
+        if repairs:
+            where = repairs[0].location or call.location
+            return Cause(repairs[0].message, repairs[0].fix, dims, where, candidates=tuple(repairs))
+    if not _grows(up):
+        return None
+    what = " or ".join(dict.fromkeys(names)) or "size"
+    why = f"{message}: halving an odd {what} rounds down, and doubling does not bring the row back"
+    count = up.rank - 2
+    fix = f"resize {grown} to {skip}.shape[-{count}:] (F.interpolate(..., size={skip}.shape[-{count}:]))"
+    if names:
+        fix += ", or pad the input to a multiple"
+    return Cause(why, fix, dims, call.location)
+
+
+def _grows(operand: Operand) -> bool:
+    """Whether the tensor was made larger on its way, or is no more than a rounded size."""
+    return any(step.maker.operator in GROWING for step in chain(operand))
+
+
+def _floors(size: Expr) -> bool:
+    return any(isinstance(atom, FloorDiv) for monomial in size.coefficients for atom, _ in monomial)

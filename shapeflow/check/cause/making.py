@@ -1,0 +1,246 @@
+"""Makes a `Call` from what raised: from an attempt of the tracer, or from real tensors.
+
+>>> call = call_of(attempt.recorder.failed, attempt.subject)
+>>> call = call_from(torch.matmul, (a, b), {}, error, module=net.attn, path="attn", root=net, location=here)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from shapeflow.check.cause.call import Call, Dims, Maker, Operand
+from shapeflow.check.cause.expression import expression_of, frames
+from shapeflow.check.cause.parameters import ALIASES, by_name
+from shapeflow.dims.annotation import signature_of, specs_in
+from shapeflow.dims.expr import Expr
+from shapeflow.dims.spec import TensorSpec
+from shapeflow.errors import ShapeflowError
+from shapeflow.trace.attempt import Attempt, Subject
+from shapeflow.trace.functions import operator_name
+from shapeflow.trace.recorder import Failure
+from shapeflow.trace.result import Location
+from shapeflow.trace.source import is_tool, location, place_of_error
+from shapeflow.trace.traced import Record, source_of, traced
+
+WHOLE = (nn.RNNBase, nn.RNNCellBase, nn.MultiheadAttention)
+"""Modules that are explained as such, whatever inside of them raised."""
+WHOLE_NAMES = 4096
+"""Integer tensors with more elements are not searched for their greatest."""
+
+
+def call_of(failure: Failure, subject: Subject) -> Call:
+    """The call of an operator that raised on fake tensors."""
+    path = failure.scopes[-1].path if failure.scopes else ""
+    return call_from(
+        failure.function,
+        failure.args,
+        failure.kwargs,
+        failure.error,
+        module=_submodule(subject.root, path),
+        path=path,
+        root=subject.root,
+        location=location(failure.place),
+        function_of=subject.function,
+    )
+
+
+def call_in(attempt: Attempt) -> Call | None:
+    """The call that stopped an attempt: an operator's, or a module of torch that refused its input; else None."""
+    error, failed = attempt.error, attempt.recorder.failed
+    if error is None:
+        return None
+    if failed is not None and failed.error is error:
+        return call_of(failed, attempt.subject)
+    return call_in_traceback(error, attempt.subject.root, attempt.subject.function)
+
+
+def call_in_traceback(error: BaseException, root: nn.Module | None, function: Any = None) -> Call | None:
+    """The innermost module of torch that was running, with its inputs, from the frames of the error."""
+    found = _torch_forward(error)
+    if found is None:
+        return None
+    module, inputs = found
+    path = _path_of(root, module)
+    where = location(place_of_error(error.__traceback__))
+    return _finished(type(module).__name__, inputs, error, module, path, root, where, function)
+
+
+def call_from(
+    function: Any,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    error: BaseException,
+    *,
+    module: nn.Module | None = None,
+    path: str = "",
+    root: nn.Module | None = None,
+    location: Location | None = None,
+    function_of: Any = None,
+) -> Call:
+    """The call of `function` that raised `error`, on real or fake tensors. `location` is the user's line."""
+    if isinstance(module, WHOLE) and (found := _torch_forward(error)) is not None and found[0] is module:
+        return _finished(type(module).__name__, found[1], error, module, path, root, location, function_of)
+    name = function if isinstance(function, str) else operator_name(function)
+    name = ALIASES.get(name, name)
+    arguments = by_name(name, tuple(args), kwargs)
+    return _finished(name, arguments, error, module, path, root, location, function_of)
+
+
+def _finished(
+    operator: str,
+    arguments: Mapping[str, Any],
+    error: BaseException,
+    module: nn.Module | None,
+    path: str,
+    root: nn.Module | None,
+    where: Location | None,
+    function: Any,
+) -> Call:
+    reader = _Reader(root)
+    read = {name: reader.value(value) for name, value in arguments.items()}
+    expression, owner = expression_of(error.__traceback__), _owner(error)
+    if owner is None and isinstance(root, nn.Module) and _is_torchs(root):
+        where = expression = None  # a bare nn.Sequential: the nearest user's line is whoever calls it
+    promised = _promised(type(owner).forward if owner is not None else function)
+    text = str(error).strip()
+    return Call(operator, read, text, root, module, path, where, expression, promised)
+
+
+class _Reader:
+    """Turns tensors into operands, each once."""
+
+    def __init__(self, root: nn.Module | None) -> None:
+        self.names: dict[int, tuple[str, str]] = {}
+        self.makers: dict[int, Maker] = {}
+        if root is not None:
+            self.names |= {id(each): (path, "buffer") for path, each in root.named_buffers()}
+            self.names |= {id(each): (path, "parameter") for path, each in root.named_parameters()}
+
+    def value(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return self.operand(value)
+        if isinstance(value, torch.SymInt):
+            return _expr(value)
+        if isinstance(value, tuple | list):
+            return [self.value(item) for item in value]
+        if isinstance(value, slice):
+            return slice(self.value(value.start), self.value(value.stop), self.value(value.step))
+        return value
+
+    def operand(self, tensor: torch.Tensor) -> Operand:
+        known = traced(tensor)
+        sizes = tuple(_hint(size) for size in tensor.shape)
+        if known is not None:
+            record, _, _ = source_of(known)
+            dims, dtype = known.signature.shape.dims, known.signature.shape.dtype
+            return Operand(dims, sizes, dtype, _kind(record), record.path, self.maker(record))
+        dims = tuple(map(_expr, tensor.shape))
+        path, kind = self.names.get(id(tensor), ("", "result"))
+        return Operand(dims, sizes, str(tensor.dtype).removeprefix("torch."), kind, path, None, _high(tensor))
+
+    def maker(self, record: Record) -> Maker | None:
+        if record.kind != "operator":
+            return None
+        if id(record) not in self.makers:
+            scope = record.scopes[-1] if record.scopes else None
+            path, kind = (scope.path, scope.kind) if scope is not None else ("", "")
+            args = (record.node.args, record.node.kwargs) if record.node is not None else ((), {})
+            self.makers[id(record)] = Maker(
+                ALIASES.get(record.operator, record.operator),
+                path,
+                kind,
+                location(record.place),
+                args,
+                lambda: tuple(self._source(each) for each in record.sources),
+            )
+        return self.makers[id(record)]
+
+    def _source(self, source: Any) -> Operand:
+        record, _, signature = source
+        dims = signature.shape.dims
+        sizes = tuple(-1 if dim.value is None else dim.value for dim in dims)
+        return Operand(dims, sizes, signature.shape.dtype, _kind(record), record.path, self.maker(record))
+
+
+def _kind(record: Record) -> str:
+    return "result" if record.kind == "operator" else record.kind
+
+
+def _expr(size: Any) -> Expr:
+    return Expr.const(size) if isinstance(size, int) else size.node.size
+
+
+def _hint(size: Any) -> int:
+    return size if isinstance(size, int) else size.node.hint
+
+
+def _high(tensor: torch.Tensor) -> int | None:
+    """The greatest index of a small real tensor of whole numbers."""
+    whole = not tensor.is_floating_point() and not tensor.is_complex() and tensor.dtype != torch.bool
+    if not whole or tensor.is_meta or type(tensor) is not torch.Tensor or not 0 < tensor.numel() <= WHOLE_NAMES:
+        return None
+    return int(tensor.max())
+
+
+# Frames
+
+
+def _torch_forward(error: BaseException) -> tuple[nn.Module, dict[str, Any]] | None:
+    """The innermost `forward` on the way to the error, where it is one of torch's own modules; and its arguments."""
+    for each in reversed(frames(error.__traceback__)):
+        code, values = each.tb_frame.f_code, each.tb_frame.f_locals
+        names = code.co_varnames[: code.co_argcount]
+        if code.co_name != "forward" or not names or not isinstance(values.get(names[0]), nn.Module):
+            continue
+        module = values[names[0]]
+        if not _is_torchs(module) and not isinstance(module, WHOLE):
+            return None
+        return module, {name: values[name] for name in names[1:] if name in values}
+    return None
+
+
+def _owner(error: BaseException) -> nn.Module | None:
+    """The module whose code is the innermost user's frame."""
+    for each in reversed(frames(error.__traceback__)):
+        code, values = each.tb_frame.f_code, each.tb_frame.f_locals
+        if is_tool(code, each.tb_frame.f_globals.get("__name__", "")):
+            continue
+        first = values.get(code.co_varnames[0]) if code.co_argcount else None
+        return first if isinstance(first, nn.Module) else None
+    return None
+
+
+def _is_torchs(module: nn.Module) -> bool:
+    return type(module).__module__.partition(".")[0] == "torch"
+
+
+def _path_of(root: nn.Module | None, module: nn.Module) -> str:
+    if root is None:
+        return ""
+    return next((path for path, each in root.named_modules() if each is module), "")
+
+
+def _submodule(root: nn.Module | None, path: str) -> nn.Module | None:
+    if root is None:
+        return None
+    try:
+        return root.get_submodule(path)
+    except AttributeError:  # made in forward, or kept in a plain list
+        return None
+
+
+def _promised(function: Any) -> Dims | None:
+    """The dims of the annotated result, where it is one tensor without open axes."""
+    if function is None:
+        return None
+    try:
+        spec = specs_in(signature_of(function).return_annotation)
+    except (ShapeflowError, TypeError, ValueError):  # unreadable annotations are another rule's
+        return None
+    if not isinstance(spec, TensorSpec) or any(dim.expr is None for dim in spec.dims):
+        return None
+    return tuple(dim.expr for dim in spec.dims if dim.expr is not None)

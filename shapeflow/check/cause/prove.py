@@ -1,0 +1,84 @@
+"""Tries repairs: a layer is built anew with other arguments, the model runs, and everything is put back.
+
+>>> prove(cause.candidates, lambda: runs(model))
+Repair(path='conv2', changes=(('stride', (1, 1)),), fix='nn.Conv2d(16, 16, 3, stride=1, padding=1)')
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+
+from shapeflow.check.cause.result import Repair
+from shapeflow.check.cause.written import constructor
+
+MOST = 12
+"""No more repairs than this are tried."""
+
+
+def prove(repairs: Iterable[Repair], run: Callable[[], bool]) -> Repair | None:
+    """The first repair with which `run` says True; None where none does. The model is as before, also on errors."""
+    for repair in list(repairs)[:MOST]:
+        with applied(repair) as changed:
+            if changed and run():
+                return repair
+    return None
+
+
+@contextmanager
+def applied(repair: Repair) -> Iterator[bool]:
+    """The model with the repaired layer in place of the old one; False where it cannot be built."""
+    old = _submodule(repair.root, repair.path)
+    new = None if old is None or not repair.path else _rebuilt(old, dict(repair.changes))
+    if old is None or new is None:
+        yield False
+        return
+    places = [(owner, name) for owner in repair.root.modules() for name, each in owner._modules.items() if each is old]
+    for owner, name in places:
+        owner._modules[name] = new
+    try:
+        yield True
+    finally:
+        for owner, name in places:
+            owner._modules[name] = old
+
+
+def _rebuilt(module: nn.Module, changes: dict[str, Any]) -> nn.Module | None:
+    """A module of the same class and arguments but for `changes`, its weights without storage."""
+    arguments = _arguments(module)
+    if arguments is None:
+        return None
+    try:
+        with torch.device("meta"):
+            new = type(module)(**{**arguments, **changes})
+    except Exception:  # a repair that the layer itself refuses is no repair
+        return None
+    new.train(module.training)
+    return new.requires_grad_(any(each.requires_grad for each in module.parameters()))
+
+
+def _arguments(module: nn.Module) -> dict[str, Any] | None:
+    """The constructor's arguments, read off the attributes that keep them; None where one is kept nowhere."""
+    found: dict[str, Any] = {}
+    for name, parameter in constructor(type(module)).items():
+        if name in ("device", "dtype", "mode"):
+            continue
+        value = vars(module).get(name, parameter.default)
+        if name in ("bias", "weight"):
+            value = getattr(module, name, None) is not None
+        if value is parameter.empty:
+            return None
+        found[name] = value
+    weight = next(module.parameters(), None)
+    return found if weight is None else {**found, "dtype": weight.dtype}
+
+
+def _submodule(root: nn.Module, path: str) -> nn.Module | None:
+    try:
+        return root.get_submodule(path)
+    except AttributeError:
+        return None
