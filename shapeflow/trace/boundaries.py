@@ -14,7 +14,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from torch import nn
@@ -25,7 +25,7 @@ from shapeflow.dims.spec import TensorSpec
 from shapeflow.errors import InputError, SpecError
 from shapeflow.trace.names import ForwardSpecs, Names, tensors_with
 from shapeflow.trace.source import Place, place
-from shapeflow.trace.traced import traced
+from shapeflow.trace.traced import Traced, traced
 
 RESULT = "the result"
 
@@ -60,42 +60,53 @@ class Boundaries:
     def enter(self, owner: str, specs: ForwardSpecs, args: Iterable[Any], kwargs: dict[str, Any], instance: Any) -> int:
         """The arguments of a call; the number of the call, for `leave`."""
         self._calls += 1
-        where = place(3)
+        caller = place(3)
         for name, value in [*zip(specs.positional, args, strict=False), *kwargs.items()]:
-            self._see(owner, name, value, specs.parameters.get(name), self._calls, instance, where)
+            self._see(owner, name, value, specs.parameters.get(name), self._calls, instance, lambda _: caller)
         return self._calls
 
     def leave(self, owner: str, specs: ForwardSpecs, result: Any, call: int, instance: Any) -> None:
         """The result of a call."""
-        self._see(owner, RESULT, result, specs.result, call, instance, None)
+        self._see(owner, RESULT, result, specs.result, call, instance, lambda known: _made_in(specs.code, known))
+
+    def declared_by_call(self) -> list[Declared]:
+        """What was declared, call by call: a call's arguments and its result stand together."""
+        return sorted(self.declared, key=lambda each: each.call)
 
     def _see(
-        self, owner: str, what: str, value: Any, specs: Specs | None, call: int, instance: Any, where: Place | None
+        self,
+        owner: str,
+        what: str,
+        value: Any,
+        specs: Specs | None,
+        call: int,
+        instance: Any,
+        where: Callable[[Traced], Place | None],
     ) -> None:
         if specs is None or value is None:
             return
-        self.names.declare_all(value, specs)
         module = instance if isinstance(instance, nn.Module) else None
         for path, tensor, spec in tensors_with(value, specs):
             known = traced(tensor)
             if known is not None:
-                shape = known.signature.shape
-                made = where if where is not None else known.record.place
+                shape = known.signature.shape  # as it is before the annotation names its axes
                 self.declared.append(
-                    Declared(owner, what + path, spec, shape.dims, shape.dtype, call, self.path(), module, made)
+                    Declared(owner, what + path, spec, shape.dims, shape.dtype, call, self.path(), module, where(known))
                 )
+                self.names.declare(tensor, spec)
 
     @contextmanager
     def watching(self, modules: Iterable[ModuleType]) -> Iterator[None]:
         """Wrap every annotated function and method of these modules; a module's `forward` is seen when it is called."""
         changed: list[tuple[Any, str, Any]] = []
         try:
-            for module in modules:
+            for module in dict.fromkeys(modules):  # __main__ goes by two names in a child process
                 for owner, name, function in _functions(module):
-                    specs = _specs_of(function)
+                    method = owner is not module
+                    specs = _specs_of(function, method=method)
                     if specs is not None:
                         changed.append((owner, name, vars(owner)[name]))
-                        setattr(owner, name, self._wrapped(function, specs, method=owner is not module))
+                        setattr(owner, name, self._wrapped(function, specs, method=method))
             yield
         finally:
             for owner, name, function in reversed(changed):
@@ -115,6 +126,14 @@ class Boundaries:
         return seen
 
 
+def _made_in(code: CodeType | None, known: Traced) -> Place | None:
+    """The line of a function that made its result; its last line where the result was made elsewhere."""
+    made = known.record.place
+    if code is None or (made is not None and made[0] is code):
+        return made
+    return code, max((line for _, _, line in code.co_lines() if line is not None), default=code.co_firstlineno)
+
+
 def _functions(module: ModuleType) -> Iterator[tuple[Any, str, FunctionType]]:
     """Functions and methods that are written in this module, with whoever holds them."""
     for name, value in list(vars(module).items()):
@@ -130,11 +149,11 @@ def _functions(module: ModuleType) -> Iterator[tuple[Any, str, FunctionType]]:
 
 
 @functools.lru_cache(maxsize=8192)
-def _specs_of(function: FunctionType) -> ForwardSpecs | None:
+def _specs_of(function: FunctionType, *, method: bool) -> ForwardSpecs | None:
     """The specs of a function's annotations; None where there are none, or none that can be read."""
     if not function.__annotations__:
         return None
     try:
-        return ForwardSpecs(function) or None
+        return ForwardSpecs(function, method=method) or None
     except (SpecError, InputError, TypeError, ValueError):  # reported where the checker reads the module
         return None

@@ -10,6 +10,7 @@ only where an annotation says so, or where the code itself used an attribute of 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
@@ -117,16 +118,21 @@ def tensors_with(value: Any, specs: Specs | None, path: str = "") -> Iterator[tu
 
 
 class ForwardSpecs:
-    """The annotations of a `forward`: one spec (or structure of specs) a parameter, and the result's."""
+    """The annotations of a function: one spec (or structure of specs) a parameter, and the result's.
 
-    __slots__ = ("parameters", "positional", "result")
+    The first parameter of a `method` is its instance, whatever it is called.
+    """
 
-    def __init__(self, forward: Any) -> None:
-        signature = signature_of(forward)
-        found = {name: specs_in(each.annotation) for name, each in signature.parameters.items() if name != "self"}
+    __slots__ = ("code", "parameters", "positional", "result")
+
+    def __init__(self, function: Any, *, method: bool) -> None:
+        signature = signature_of(function)
+        parameters = list(signature.parameters.items())[1 if method else 0 :]
+        found = {name: specs_in(each.annotation) for name, each in parameters}
         self.positional = list(found)
         self.parameters = {name: spec for name, spec in found.items() if spec is not None}
         self.result = specs_in(signature.return_annotation)
+        self.code = getattr(inspect.unwrap(function), "__code__", None)
 
     def __bool__(self) -> bool:
         return bool(self.parameters) or self.result is not None
@@ -157,7 +163,7 @@ def forward_specs(cls: type[nn.Module]) -> ForwardSpecs | str | None:
     if cls.__module__.startswith("torch."):
         return None
     try:
-        return ForwardSpecs(cls.forward) or None
+        return ForwardSpecs(cls.forward, method=True) or None
     except (SpecError, InputError) as error:
         return str(error)
     except (TypeError, ValueError):  # a forward without a Python signature
@@ -174,7 +180,7 @@ def dim_names(cls: type[nn.Module]) -> frozenset[str]:
         for member in list(vars(base).values()):
             if callable(member) and getattr(member, "__annotations__", None):
                 try:
-                    names.update(ForwardSpecs(member).names())
+                    names.update(ForwardSpecs(member, method=True).names())
                 except (SpecError, InputError, TypeError, ValueError):  # reported where the module runs
                     continue
     return frozenset(names)

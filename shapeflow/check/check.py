@@ -1,0 +1,92 @@
+"""`check`: whether the shapes hold for all sizes, for which they do not, and what is probably wrong all the same.
+
+>>> report = sf.check(model, "B T:int64")
+>>> report.ok, str(report.domain)
+(True, 'B >= 1, 1 <= T <= 512')
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from shapeflow.check.annotations import annotation_problems
+from shapeflow.check.crash import crash_problems
+from shapeflow.check.domain import domain_of
+from shapeflow.check.explore import Exploration, Explorer, deadline, declared_ranges
+from shapeflow.check.problem import Problem, Report
+from shapeflow.check.rules import find_silent
+from shapeflow.check.sizes import Sizes
+from shapeflow.trace.attempt import Attempt
+from shapeflow.trace.result import Condition, Trace
+from shapeflow.trace.source import location
+from shapeflow.trace.tracer import Search, prepared
+
+LEVELS = ("error", "warning", "note")
+
+
+def check(
+    target: Any,
+    /,
+    *inputs: Any,
+    hints: Mapping[str, int] | None = None,
+    limit: float | None = None,
+    progress: Callable[[str], None] | None = None,
+    **named: Any,
+) -> Report:
+    """Check a module or a function for all sizes of its inputs, which are given as to `sf.trace`.
+
+    `limit` are seconds after which the search stops: what was found so far is reported, `Report.finished` is False.
+    `hints` chooses sizes of the first run. Raises InputError and SpecError for inputs that do not fit.
+    """
+    start = time.monotonic()
+    subject, bound = prepared(target, inputs, named, hints or {})
+    tick = deadline(limit, progress)
+    search = Search(subject, bound, hints or {}, tick)
+    found = Explorer(search, bound, tick).explore()
+    ranges = declared_ranges(bound)
+
+    def runs(sizes: Sizes) -> bool:
+        return search.at(sizes, pinned=True).error is None
+
+    attempt = _general(found)
+    problems = crash_problems(found, subject, runs)
+    if attempt is not None:
+        problems += annotation_problems(attempt, _sizes_of(found))
+        problems += find_silent(Trace(attempt))
+    return Report(
+        name=subject.name,
+        problems=_sorted(problems),
+        domain=None if found.base is None else domain_of(found, ranges),
+        conditions=_conditions(found),
+        runs=found.runs,
+        seconds=time.monotonic() - start,
+        finished=found.finished,
+    )
+
+
+def _general(found: Exploration) -> Attempt | None:
+    """The general run, or as far as it came."""
+    return found.base or (None if found.always is None else found.always.attempt)
+
+
+def _sizes_of(found: Exploration) -> Sizes:
+    return found.base_sizes if found.always is None else found.always.sizes
+
+
+def _conditions(found: Exploration) -> tuple[Condition, ...]:
+    """What the domain rests on, each with the line that asks."""
+    known = [Condition(str(need.relation), location(need.place), need.operator) for need in found.needs]
+    return tuple(dict.fromkeys(known))
+
+
+def _sorted(problems: list[Problem]) -> tuple[Problem, ...]:
+    """Each once, errors first, then by line."""
+    unique = dict.fromkeys(_key(problem) for problem in problems)
+    first = {key: next(problem for problem in problems if _key(problem) == key) for key in unique}
+    return tuple(sorted(first.values(), key=lambda each: (LEVELS.index(each.level), each.file, each.line, each.rule)))
+
+
+def _key(problem: Problem) -> tuple[Any, ...]:
+    return problem.rule, problem.file, problem.line, problem.module, problem.message

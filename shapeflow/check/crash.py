@@ -1,0 +1,245 @@
+"""From runs that crashed to problems: what they need of the sizes, how bad that is, why, and what would be right.
+
+>>> [str(problem.rule) for problem in crash_problems(exploration, subject, ranges, runs)]
+['SF102']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from shapeflow.check.batch import batch_of
+from shapeflow.check.cause import Cause, call_in, cause, prove
+from shapeflow.check.explore import Crash, Exploration, Need, RankChange
+from shapeflow.check.problem import Level, Problem
+from shapeflow.check.sizes import Sizes
+from shapeflow.check.values import Reach
+from shapeflow.dims.relation import Relation
+from shapeflow.torch_private import NO_FAKE_KERNEL
+from shapeflow.trace.attempt import Attempt, Subject
+from shapeflow.trace.conditions import rises
+from shapeflow.trace.result import Location
+from shapeflow.trace.source import location, place_of_error, raised_by_us, raised_by_user
+
+USUAL = 128
+"""A length that a model is expected to take: a limit below it is a fault, one above it is good to know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Crashes:
+    """Makes the problems of one exploration. `runs` tells whether the subject runs at sizes, on plain numbers."""
+
+    found: Exploration
+    subject: Subject
+    batch: str | None
+    runs: Callable[[Sizes], bool]
+
+    def problems(self) -> list[Problem]:
+        always = self.found.always
+        first = [] if always is None else [self._always(always)]
+        return [*first, *self._needs(), *self._strays(), *self._changes(), *self._branches()]
+
+    # A model that never runs
+
+    def _always(self, crash: Crash) -> Problem:
+        error = crash.attempt.error
+        assert error is not None
+        if not _is_about_shapes(crash.attempt):
+            lines = tuple(str(error).strip().splitlines())
+            message = f"could not be run: {type(error).__name__}: {lines[0] if lines else 'no message'}"
+            return _at(_where(crash.attempt), Problem("SF402", "note", message, details=lines[1:]))
+        told = self._told(crash)
+        sizes = f"at every size tried, such as {_sizes(crash.sizes)}" if crash.sizes else "at the sizes given"
+        problem = self._problem("SF101", "error", told, crash.attempt, (f"it crashes {sizes}",))
+        return replace(problem, witness=crash.sizes)
+
+    # Sizes at which it does not run
+
+    def _needs(self) -> Iterator[Problem]:
+        groups: dict[tuple[object, ...], list[tuple[Need, Problem]]] = {}
+        for need in self.found.needs:
+            problem = self._need(need)
+            key = problem.rule, problem.file, problem.line, problem.module, problem.level
+            groups.setdefault(key, []).append((need, problem))
+        for members in groups.values():
+            yield _merged([problem for _, problem in members], [need for need, _ in members])
+
+    def _need(self, need: Need) -> Problem:
+        rule, level = self._judged(need)
+        if need.reach is not None:
+            problem = _reach_problem(need, need.reach)
+        else:
+            told = self._told(need.crash)
+            problem = self._problem(rule, level, told, need.crash.attempt, ())
+        names = tuple(dict.fromkeys([*_names(need.relation), *problem.dims]))
+        fix = problem.fix or f"declare {need.relation} with the input"
+        return replace(problem, rule=rule, level=level, witness=need.crash.sizes, dims=names, fix=fix)
+
+    def _judged(self, need: Need) -> tuple[str, Level]:
+        """The rule and the level of a condition that the spec of the input does not state."""
+        by_code = need.reach is None and _is_users(need.crash.attempt)
+        lower = need.relation.operator == ">=" and rises(need.relation.difference)
+        if self.batch is not None and self.batch in _names(need.relation):
+            return ("SF104", "note") if lower else ("SF103", "warning" if by_code else "error")
+        if by_code or lower:
+            return "SF104", "note"
+        high = _highest(need.relation)
+        if high is not None and high >= USUAL:
+            return "SF104", "note"
+        return "SF102", "error"
+
+    def _strays(self) -> Iterator[Problem]:
+        """Crashes at the least sizes, which no question foretold."""
+        seen: set[Location | None] = set()
+        for crash in self.found.strays:
+            where = _where(crash.attempt)
+            if where in seen:
+                continue
+            seen.add(where)
+            told = self._told(crash)
+            small = [name for name, size in crash.sizes.items() if size < 2]
+            level: Level = "note" if small else "error"
+            if small == [self.batch] and not _is_training_norm(crash.attempt):
+                level = "error"
+            rule = "SF103" if level == "error" and self.batch in small else "SF104" if small else "SF102"
+            problem = self._problem(rule, level, told, crash.attempt, ())
+            yield replace(problem, witness=crash.sizes, dims=tuple(small) or problem.dims)
+
+    def _changes(self) -> Iterator[Problem]:
+        if not self.found.changes:
+            return
+        change = min(self.found.changes, key=lambda each: sum(size == 1 for size in each.sizes.values()))
+        yield _change_problem(change)
+
+    def _branches(self) -> Iterator[Problem]:
+        for name, (guard, tried) in self.found.loops.items():
+            where = location(guard.where[0])  # type: ignore[index]  # the tracer's place and operator
+            sizes = ", ".join(map(str, sorted(tried)))
+            message = f"a loop runs over {name}: checked for {name} = {sizes} alone"
+            yield _at(where, Problem("SF106", "note", message, dims=(name,), witness={name: min(tried)}))
+        looped = {id(guard) for guard, _ in self.found.loops.values()}
+        for guard in self.found.branches:
+            where, operator = guard.where  # type: ignore[misc]
+            if operator or id(guard) in looped or self.found.loops.keys() & set(_names(guard.relation)):
+                continue
+            message = f"the code goes two ways, by {guard.relation}: both run"
+            yield _at(location(where), Problem("SF105", "note", message, dims=_names(guard.relation)))
+
+    # Why
+
+    def _told(self, crash: Crash) -> Cause:
+        """The cause, with the first of its repairs that a run confirms."""
+        call = call_in(crash.attempt)
+        if call is None:
+            return _told_by_code(crash.attempt)
+        found = cause(call)
+        repair = prove(found.candidates, lambda: self.runs(crash.sizes)) if found.candidates else None
+        return found if repair is None else found.proved(repair)
+
+    def _problem(self, rule: str, level: Level, told: Cause, attempt: Attempt, more: tuple[str, ...]) -> Problem:
+        where = _where(attempt)
+        details = list(more)
+        if told.location is not None and where is not None and where != told.location:
+            details.append(f"raised at {where}")
+        details.extend(line for line in told.details if line not in details)
+        problem = Problem(rule, level, told.message, dims=told.dims, fix=told.fix, details=tuple(details))
+        return replace(_at(told.location or where, problem), module=_module(attempt))
+
+
+def crash_problems(found: Exploration, subject: Subject, runs: Callable[[Sizes], bool]) -> list[Problem]:
+    """The problems of an exploration; `runs` tells whether the subject runs at these sizes."""
+    return Crashes(found, subject, _batch(found), runs).problems()
+
+
+def _batch(found: Exploration) -> str | None:
+    attempt = found.base or (found.always.attempt if found.always is not None else None)
+    return None if attempt is None else batch_of([record.outputs[0].shape.dims for _, record in attempt.inputs])
+
+
+def _merged(problems: list[Problem], needs: list[Need]) -> Problem:
+    """Conditions that one line imposes are one problem: `H % 2 == 0 and W % 2 == 0`."""
+    first = problems[0]
+    conditions = " and ".join(dict.fromkeys(str(need.relation) for need in needs))
+    dims = tuple(dict.fromkeys(name for problem in problems for name in problem.dims))
+    declared = [problem.fix for problem in problems if problem.fix.startswith("declare ")]
+    fix = f"declare {conditions} with the input" if len(declared) == len(problems) else first.fix
+    said = f"it needs {conditions}, which the input's spec does not say: it crashes at {_sizes(first.witness or {})}"
+    return replace(first, dims=dims, fix=fix, details=(said, *first.details))
+
+
+def _reach_problem(need: Need, reach: Reach) -> Problem:
+    record = reach.reader
+    module = record.scopes[-1].path if record.scopes else ""
+    name = f"{record.scopes[-1].kind} '{module}'" if record.scopes else record.operator
+    message = f"{name} has {reach.rows} rows, and its indices reach {reach.highest}"
+    fix = f"a table of more rows, and {need.relation} declared with the input"
+    return _at(location(record.place), Problem("SF104", "note", message, module=module, fix=fix))
+
+
+def _change_problem(change: RankChange) -> Problem:
+    expected = " ".join(map(str, change.expected)) or "scalar"
+    got = " ".join(map(str, change.found)) or "scalar"
+    small = tuple(name for name, size in change.sizes.items() if size == 1)
+    message = f"the result is {expected} in general, but {got} at {_sizes(change.sizes)}"
+    fix = "name the axis: squeeze(dim), flatten(1)"
+    return Problem("SF107", "error", message, dims=small, witness=change.sizes, fix=fix)
+
+
+def _is_about_shapes(attempt: Attempt) -> bool:
+    """Whether a shape, a size or an index made the code raise; a missing attribute or kernel did not."""
+    error, failed = attempt.error, attempt.recorder.failed
+    assert error is not None
+    if isinstance(error, NO_FAKE_KERNEL) or raised_by_us(error) or isinstance(error, NotImplementedError):
+        return False
+    operator = failed is not None and failed.error is error
+    return operator or isinstance(error, ValueError | AssertionError | IndexError | RuntimeError | ArithmeticError)
+
+
+def _is_users(attempt: Attempt) -> bool:
+    """Whether the code itself refuses these sizes, by `raise` or `assert`, with torch's `_assert` too."""
+    error = attempt.error
+    return error is not None and (raised_by_user(error.__traceback__) or isinstance(error, AssertionError))
+
+
+def _is_training_norm(attempt: Attempt) -> bool:
+    return "more than 1 value per channel when training" in str(attempt.error)
+
+
+def _told_by_code(attempt: Attempt) -> Cause:
+    error = attempt.error
+    lines = str(error).strip().splitlines() or ["no message"]
+    return Cause(f"{type(error).__name__}: {lines[0]}", location=_where(attempt), details=tuple(lines[1:]))
+
+
+def _where(attempt: Attempt) -> Location | None:
+    failed, error = attempt.recorder.failed, attempt.error
+    assert error is not None
+    if failed is not None and failed.error is error and failed.place is not None:
+        return location(failed.place)
+    return location(place_of_error(error.__traceback__))
+
+
+def _module(attempt: Attempt) -> str:
+    failed = attempt.recorder.failed
+    scopes = failed.scopes if failed is not None and failed.error is attempt.error else attempt.stack.failing or ()
+    return scopes[-1].path if scopes else ""
+
+
+def _highest(relation: Relation) -> int | None:
+    """The 512 of `T <= 512`."""
+    left, operator, right = relation.sides()
+    return right.constant if operator == "<=" and left.terms else None
+
+
+def _names(relation: Relation) -> tuple[str, ...]:
+    return tuple(sorted(symbol.name for symbol in relation.difference.symbols if symbol.value is None))
+
+
+def _sizes(sizes: Iterable[str] | Sizes) -> str:
+    assert isinstance(sizes, dict)
+    return ", ".join(f"{name} = {size}" for name, size in sizes.items())
+
+
+def _at(where: Location | None, problem: Problem) -> Problem:
+    return problem if where is None else replace(problem, file=where.file, line=where.line, code=where.code)
