@@ -23,6 +23,7 @@ One letter means the same everywhere, and an attribute that holds such a size be
     d_attn    all heads side by side, where queries, keys and values have the same heads (T5)
     R         positions of the target read so far, where S counts those of the source
     n_segments, n_buckets, n_answers  sentences of a pair, groups of distances, answers to a question
+    N, k      pairs of words, and words that are scored for each (Word2Vec)
     vocab     token ids
     max_len   positions that a table of positions holds
 """

@@ -42,7 +42,7 @@ def causal_allowed(
             f"got {t_q}, {t_k}, query_offset = {query_offset} and key_offset = {key_offset}"
         )
     queries = torch.arange(t_q, device=device) + query_offset
-    keys = torch.arange(t_k, device=device) + key_offset
+    keys = torch.arange(key_offset, key_offset + t_k, device=device)
     allowed = keys <= queries[:, None]
     return allowed if window is None else allowed & window_allowed(queries, keys, window)
 

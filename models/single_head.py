@@ -1,5 +1,6 @@
 """One attention head, as the notes introduce it in section 4, and what is inside of its scores.
 
+>>> import torch
 >>> attention = MaskedSelfAttention(d_model=2)
 >>> blocked = torch.ones(3, 3, dtype=torch.bool).triu(1)
 >>> attention(torch.randn(3, 2), blocked).shape

@@ -1,18 +1,9 @@
 """Buckets of distances: one each for near ones, wider and wider for far ones, a last one for the rest."""
 
-import doctest
-
 import pytest
 import torch
 
-from models import distance_bias
 from models.distance_bias import DistanceBias, distance_buckets
-
-
-def test_the_examples_in_the_docstrings_are_true():
-    result = doctest.testmod(distance_bias)
-    assert result.attempted > 0
-    assert result.failed == 0
 
 
 @pytest.mark.parametrize("causal", [True, False])
