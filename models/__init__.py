@@ -19,6 +19,7 @@ One letter means the same everywhere, and an attribute that holds such a size be
     d_q, d_kv  all heads' queries side by side, and all heads' keys or values
     d_pair    pairs of axes that rotary positions turn: half of d_head
     d_latent  width of the latent that keys and values are made from; d_latent_q that of the queries
+    d_compressed, d_mixture  the latent with the rotary key behind it; all heads' mixtures side by side
     d_rope, d_nope  the parts of d_head with rotary positions and without, where they are kept apart
     d_attn    all heads side by side, where queries, keys and values have the same heads (T5)
     R         positions of the target read so far, where S counts those of the source

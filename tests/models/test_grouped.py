@@ -127,7 +127,10 @@ def test_token_by_token_through_a_cache_is_all_at_once(window, held, prompt, opt
 
 @pytest.mark.parametrize(
     ("window", "held", "message"),
-    [(None, 3, r"reads all positions, but the cache keeps a window of 3"), (5, 3, r"reads 5 positions")],
+    [
+        (None, 3, r"reads all positions, but the cache keeps a window of 3"),
+        (4, 3, r"reads 4 positions, .* window of 3"),
+    ],
 )
 def test_a_cache_that_keeps_less_than_attention_reads_is_refused(window, held, message):
     with pytest.raises(ValueError, match=message):

@@ -1,6 +1,7 @@
 """Rotary positions: scores depend on the offset alone; the scalings against transformers; what is refused."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -77,15 +78,20 @@ def test_position_0_changes_nothing_and_lengths_stay():
     ],
 )
 @pytest.mark.parametrize("d_head", [26, 4])
-def test_scaled_frequencies_are_those_of_transformers(theirs, ours, d_head):
-    common = {"rope_theta": 1000.0, "original_max_position_embeddings": 64}
+# A low base has its ramp end behind the last pair; a first length of under one turn leaves no ramp but a step.
+@pytest.mark.parametrize(("base", "max_len"), [(1000.0, 64), (5.0, 64), (1000.0, 6)])
+def test_scaled_frequencies_are_those_of_transformers(theirs, ours, d_head, base, max_len):
+    if not isinstance(ours, LinearScaling):
+        ours = replace(ours, original_max_len=max_len)
+    common = {"rope_theta": base, "original_max_position_embeddings": max_len}
     config = LlamaConfig(hidden_size=2 * d_head, num_attention_heads=2, rope_parameters=theirs | common)
     expected, magnitude = ROPE_INIT_FUNCTIONS[theirs["rope_type"]](config, None)
-    rotary = Rotary(d_head, base=1000.0, scaling=ours)
+    rotary = Rotary(d_head, base=base, scaling=ours)
     assert_close(rotary.steps(torch.device("cpu")), expected, rtol=1e-5, atol=0)
-    assert not torch.allclose(expected, Rotary(d_head, base=1000.0).steps(torch.device("cpu")))
     if theirs["rope_type"] == "yarn":
         assert magnitude == pytest.approx(yarn_magnitude(theirs["factor"]))
+    if (base, max_len) == (1000.0, 64):
+        assert not torch.allclose(expected, Rotary(d_head, base=base).steps(torch.device("cpu")))
 
 
 def test_the_magnitude_lengthens_turned_vectors():
