@@ -126,6 +126,13 @@ def number(size: Expr | int) -> int | None:
     return size if isinstance(size, int) else size.value
 
 
+def valued(size: Expr | int) -> str:
+    """A size with its number where the name has one: `d_model=32`."""
+    expr = _expr(size)
+    known = expr.value if expr.constant is None else None
+    return str(expr) if known is None else f"{expr}={known}"
+
+
 def product(dims: Any) -> Expr:
     """The number of elements of these axes."""
     total = Expr.const(1)

@@ -66,12 +66,30 @@ def _main_input(maker: Maker) -> Operand | None:
 
 def merged_from(operand: Operand) -> Dims:
     """The axes that a flatten or view joined into the last one: `(10, 7, 7)` of `(B, 490)`; () if none did."""
+    step = _decisive(operand)
+    return _tail(step.before, step.after[-1]) if step is not None and step.maker.operator in MERGING else ()
+
+
+def joined_from(operand: Operand) -> Dims:
+    """The last axes of the tensors that a cat joined along it: `(16, 24)` of `(B, 40)`; () if none did."""
+    step = _decisive(operand)
+    if step is None or step.maker.operator != "cat":
+        return ()
+    parts = tuple(each.dims[-1] for each in step.maker.inputs)
+    total = Expr.const(0)
+    for part in parts:
+        total = total + part
+    return parts if total is operand.dims[-1] else ()
+
+
+def _decisive(operand: Operand) -> Step | None:
+    """The step that gave the last axis its size, as far as shapes tell."""
     for step in chain(operand):
-        if step.maker.operator in MERGING and step.before:
-            return _tail(step.before, step.after[-1])
-        if not step.before or not step.after or step.before[-1] is not step.after[-1]:
-            return ()
-    return ()
+        if not step.before or not step.after:
+            return None
+        if step.maker.operator in MERGING or step.maker.operator == "cat" or step.before[-1] is not step.after[-1]:
+            return step
+    return None
 
 
 def _tail(before: Dims, last: Expr) -> Dims:

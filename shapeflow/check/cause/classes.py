@@ -6,7 +6,8 @@ fix: F.cross_entropy(logits.transpose(1, 2), target)
 
 from __future__ import annotations
 
-from shapeflow.check.cause.call import Call, Operand, names_in, same
+from shapeflow.check.cause.call import Call, Dims, Operand, names_in, same
+from shapeflow.check.cause.chain import MERGING, chain
 from shapeflow.check.cause.result import Cause
 from shapeflow.check.cause.swapping import move_second, rewritten
 
@@ -35,6 +36,8 @@ def class_loss(call: Call) -> Cause | None:
     if given.rank == target.rank == 2 and not same(given.dims[1], target.dims[1]):
         why = f"{message}: a target of class numbers has no axis of {target.dims[1]}"
         return Cause(why, "", names_in(target.dims[1]), call.location)
+    if (found := _shifted(call, given, target)) is not None:
+        return found
     axes = [axis for axis, (a, b) in enumerate(zip(expected, target.dims, strict=False)) if not same(a, b)]
     if not axes:
         return None
@@ -43,8 +46,25 @@ def class_loss(call: Call) -> Cause | None:
     return Cause(f"{message}: the target is to be {shown}: {a} is not {b}", "", names_in(a, b), call.location)
 
 
-def _equal(a: tuple[object, ...], b: tuple[object, ...]) -> bool:
-    return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))  # type: ignore[arg-type]
+def _shifted(call: Call, given: Operand, target: Operand) -> Cause | None:
+    """Targets that were moved on by some positions, beside logits that were not, both flattened."""
+    step, other = next(chain(given), None), next(chain(target), None)
+    if step is None or other is None or {step.maker.operator, other.maker.operator} - MERGING:
+        return None
+    before, after = step.before[:-1], other.before
+    if len(before) != 2 or len(after) != 2 or not same(before[0], after[0]):
+        return None
+    missing = (before[1] - after[1]).constant
+    if not missing:
+        return None
+    first, second = ("logits", "target") if missing > 0 else ("target", "logits")
+    message = f"{call.operator}: the logits have {before[1]} positions, the target {after[1]}"
+    fix = f"leave the same positions out of both: {first}[:, :-{abs(missing)}] with {second}[:, {abs(missing)}:]"
+    return Cause(f"{message}: one of them is shifted", fix, names_in(before[1]), call.location)
+
+
+def _equal(a: Dims, b: Dims) -> bool:
+    return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
 
 
 def _holds(given: Operand, target: Operand) -> bool:

@@ -6,7 +6,7 @@ fix: nn.Conv2d(1, 16, 3, padding=1)
 
 from __future__ import annotations
 
-from shapeflow.check.cause.call import Call, Operand, names_in, number, same
+from shapeflow.check.cause.call import Call, Operand, names_in, number, same, valued
 from shapeflow.check.cause.layer import Layer, layer_of
 from shapeflow.check.cause.result import Cause
 from shapeflow.check.cause.suspects import CONVS, TRANSPOSED, widths_behind
@@ -31,7 +31,7 @@ def convolution(call: Call) -> Cause | None:
     if given.rank == weight.rank - 1 and same(takes, 1) and not same(given.dims[0], 1):
         return _wrong_rank(call, name, given, weight.rank, takes)
     if axis == 1 and same(given.dims[-1], takes):
-        message = f"{name} takes {takes} channels on axis 1, gets {gets}: {given} has its channels last"
+        message = f"{name} takes {takes} channels on axis 1, gets {valued(gets)}: {given} has its channels last"
         fix = rewritten(call, "input", move_second(given.rank, given.rank - 1))
         return Cause(message, fix, names_in(gets, takes), call.location)
     return _wrong_channels(call, name, given, axis, takes, layer)
@@ -58,7 +58,9 @@ def _wrong_rank(call: Call, name: str, given: Operand, rank: int, takes: Expr) -
 
 def _wrong_channels(call: Call, name: str, given: Operand, axis: int, takes: Expr, layer: Layer | None) -> Cause:
     gets = given.dims[axis]
-    message = f"{name} takes {takes} channel{'' if same(takes, 1) else 's'}, gets {gets}, axis {axis} of {given}"
+    message = (
+        f"{name} takes {takes} channel{'' if same(takes, 1) else 's'}, gets {valued(gets)}, axis {axis} of {given}"
+    )
     dims, size = names_in(gets, takes), number(gets)
     if layer is None or size is None:
         return Cause(message, "", dims, call.location)

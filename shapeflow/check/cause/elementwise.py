@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from shapeflow.check.cause.call import Call, Dims, Operand, names_in, number, same
 from shapeflow.check.cause.chain import chain, source_of
 from shapeflow.check.cause.result import Cause, Repair
+from shapeflow.check.cause.rounding import rounded
 from shapeflow.check.cause.suspects import layers_behind, mends_behind, widths_behind
 from shapeflow.check.cause.swapping import applied
 from shapeflow.dims.expr import Expr
@@ -45,6 +46,7 @@ def elementwise(call: Call) -> Cause | None:
         _table_too_short(call, left, right, axes)
         or _unaligned(call, left, right)
         or _transposed(call, left, right, axes)
+        or _rounded(call, left, right, axes)
         or _resized(call, left, right, axes)
     )
 
@@ -125,16 +127,33 @@ def _transposed(call: Call, left: Side, right: Side, axes: list[int]) -> Cause |
     return Cause(message, applied(wrong.text, method), names_in(a.dims[j], a.dims[i]), call.location)
 
 
+def _rounded(call: Call, left: Side, right: Side, axes: list[int]) -> Cause | None:
+    """Maps whose rows were halved and doubled."""
+    a, b = left.operand, right.operand
+    if a.rank != b.rank or a.rank < 3 or min(axes) < 2 - a.rank or not any(a.dims[axis].symbols for axis in axes):
+        return None
+    places = sorted(a.rank + axis for axis in axes)
+    return rounded(call, f"{left}, {right}", places, (left.text, a), (right.text, b))
+
+
 def _wrong_first(call: Call, left: Side, right: Side, axes: list[int]) -> bool:
     """Whether the left side is the wrong one: by the promised result, else the one that is no input."""
-    promised = call.promised
-    if promised is not None and len(promised) == max(left.operand.rank, right.operand.rank):
-        fits = [all(_agrees(side.operand.dims[axis], promised[axis]) for axis in axes) for side in (left, right)]
-        if fits[0] != fits[1]:
-            return fits[1]
+    if _promised(call, left, right, axes):
+        return True
+    if _promised(call, right, left, axes):
+        return False
     if left.given != right.given:
         return right.given
     return len(list(chain(left.operand))) >= len(list(chain(right.operand)))
+
+
+def _promised(call: Call, wrong: Side, true: Side, axes: list[int]) -> bool:
+    """Whether the annotation of the result agrees with one side and not with the other."""
+    dims = call.promised
+    if dims is None or len(dims) != max(wrong.operand.rank, true.operand.rank):
+        return False
+    fits = [all(_agrees(side.operand.dims[axis], dims[axis]) for axis in axes) for side in (wrong, true)]
+    return fits == [False, True]
 
 
 def _agrees(dim: Expr, promised: Expr) -> bool:
@@ -146,9 +165,9 @@ def _resized(call: Call, left: Side, right: Side, axes: list[int]) -> Cause:
     message = f"{left}, {right}"
     wrong, true = (left, right) if _wrong_first(call, left, right, axes) else (right, left)
     repairs = [*_repairs(call, wrong, true, axes, message)]
-    if not (true.given and call.promised is None):
+    if not true.given and not _promised(call, wrong, true, axes):
         repairs += _repairs(call, true, wrong, axes, message)
-    dims = names_in(*(each for axis in axes for each in (left.operand.dims[axis], right.operand.dims[axis])))
+    dims = names_in(*(each for axis in reversed(axes) for each in (left.operand.dims[axis], right.operand.dims[axis])))
     if wrong.given or not any(layers_behind(call.root, wrong.operand)):
         return _unprojected(call, wrong, true, axes, message, dims, repairs)
     if repairs:

@@ -9,14 +9,9 @@ from __future__ import annotations
 import ast
 
 from shapeflow.check.cause.call import Call, Operand, names_in, same
-from shapeflow.check.cause.chain import chain
 from shapeflow.check.cause.parameters import PARAMETERS
 from shapeflow.check.cause.result import Cause
-from shapeflow.check.cause.suspects import mends_behind
-from shapeflow.dims.atoms import FloorDiv
-from shapeflow.dims.expr import Expr
-
-GROWING = frozenset("interpolate upsample conv_transpose1d conv_transpose2d conv_transpose3d pixel_shuffle".split())
+from shapeflow.check.cause.rounding import rounded
 
 
 def join(call: Call) -> Cause | None:
@@ -36,7 +31,11 @@ def join(call: Call) -> Cause | None:
         return _ranks(call, message, (left, a), (right, b))
     axes = _differing(a, b, dim, call.operator)
     dims = names_in(*(size for axis in axes for size in (a.dims[axis], b.dims[axis])))
-    if all(axis >= 2 for axis in axes) and a.rank >= 3 and (found := _lost(call, message, axes, (left, a), (right, b))):
+    if (
+        all(axis >= 2 for axis in axes)
+        and a.rank >= 3
+        and (found := rounded(call, message, axes, (left, a), (right, b)))
+    ):
         return found
     if call.operator != "stack" and len(axes) == 1:
         joined = f"{call.operator}(({', '.join(names)}), dim={axes[0] - a.rank if axes[0] == a.rank - 1 else axes[0]})"
@@ -81,36 +80,3 @@ def _ranks(call: Call, message: str, left: tuple[str, Operand], right: tuple[str
                 call.location,
             )
     return Cause(f"{message}: they have {left[1].rank} and {right[1].rank} axes", "", names_in(), call.location)
-
-
-def _lost(
-    call: Call, message: str, axes: list[int], left: tuple[str, Operand], right: tuple[str, Operand]
-) -> Cause | None:
-    """A skip and a map that was halved and doubled: what an odd size loses does not come back."""
-    (grown, up), (skip, whole) = (left, right) if _grows(left[1]) or not _grows(right[1]) else (right, left)
-    dims = names_in(*(size for axis in axes for size in (up.dims[axis], whole.dims[axis])))
-    names = [name for name in dims if not name.isdigit()]
-    target = {axis - up.rank: whole.dims[axis] for axis in axes}
-    if not any(_floors(up.dims[axis]) or _floors(whole.dims[axis]) for axis in axes) and not names:
-        repairs = mends_behind(call.root, up, target, message)
-        if repairs:
-            where = repairs[0].location or call.location
-            return Cause(repairs[0].message, repairs[0].fix, dims, where, candidates=tuple(repairs))
-    if not _grows(up):
-        return None
-    what = " or ".join(dict.fromkeys(names)) or "size"
-    why = f"{message}: halving an odd {what} rounds down, and doubling does not bring the row back"
-    count = up.rank - 2
-    fix = f"resize {grown} to {skip}.shape[-{count}:] (F.interpolate(..., size={skip}.shape[-{count}:]))"
-    if names:
-        fix += ", or pad the input to a multiple"
-    return Cause(why, fix, dims, call.location)
-
-
-def _grows(operand: Operand) -> bool:
-    """Whether the tensor was made larger on its way, or is no more than a rounded size."""
-    return any(step.maker.operator in GROWING for step in chain(operand))
-
-
-def _floors(size: Expr) -> bool:
-    return any(isinstance(atom, FloorDiv) for monomial in size.coefficients for atom, _ in monomial)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from torch import nn
 
-from shapeflow.check.cause.call import Call, Operand, factors_text, names_in, number, product, same
-from shapeflow.check.cause.chain import chain, merged_from
-from shapeflow.check.cause.layer import Layer, layer_of
+from shapeflow.check.cause.call import Call, Operand, factors_text, names_in, number, product, same, valued
+from shapeflow.check.cause.chain import chain, joined_from, merged_from
+from shapeflow.check.cause.layer import Layer, layer_at, layer_of
 from shapeflow.check.cause.result import Cause
 from shapeflow.check.cause.suspects import widths_behind
 from shapeflow.check.cause.swapping import move_last, other_axis, rewritten
@@ -43,7 +43,7 @@ def _unflattened(call: Call, name: str, given: Operand, takes: Expr) -> Cause | 
         trailing = given.dims[first:]
         if same(product(trailing), takes):
             shown = factors_text(trailing)
-            message = f"{name} takes {takes} = {shown}, gets {given.dims[-1]}, the last axis of {given}"
+            message = f"{name} takes {takes} = {shown}, gets {valued(given.dims[-1])}, the last axis of {given}"
             fix = rewritten(call, "input", f".flatten({first})")
             return Cause(f"{message}: a flatten is missing", fix, names_in(given.dims[-1], takes), call.location)
     return None
@@ -64,7 +64,7 @@ def _transposed(call: Call, name: str, given: Operand, takes: Expr) -> Cause | N
     axis = other_axis(given, takes, given.rank - 1)
     if axis is None:
         return None
-    message = f"{name} takes {takes}, gets {given.dims[-1]}, the last axis of {given}"
+    message = f"{name} takes {takes}, gets {valued(given.dims[-1])}, the last axis of {given}"
     dims = names_in(given.dims[-1], takes)
     if given.rank == 4 and axis == 1 and call.promised is not None and len(call.promised) == 2:
         fix = rewritten(call, "input", ".mean((2, 3))")
@@ -75,22 +75,47 @@ def _transposed(call: Call, name: str, given: Operand, takes: Expr) -> Cause | N
 
 
 def _wrong_size(call: Call, name: str, given: Operand, takes: Expr, layer: Layer | None) -> Cause:
-    gets, merged = given.dims[-1], merged_from(given)
-    shown = f"{gets} = {factors_text(merged)}" if merged and str(gets) != factors_text(merged) else str(gets)
+    gets, (formula, reason) = given.dims[-1], _made_of(given, layer)
+    shown = f"{gets} = {formula.replace(' ', '')}" if formula else valued(gets)
     message, dims, size = f"{name} takes {takes}, gets {shown}", names_in(gets, takes), number(gets)
     if layer is None:
         return Cause(message, f"a weight of {gets} columns", dims, call.location)
     if size is None:
         return _depends(call, layer, message, given)
-    text = factors_text(merged, " * ") if merged and all(dim.constant for dim in merged) else str(size)
-    reason = ": flatten is right, in_features is not" if merged else ": in_features is wrong"
-    right = layer.repair(message + reason, {"in_features": text}, in_features=size)
+    known = formula and not any(char.isalpha() for char in formula)
+    text = formula if known else str(size)
+    right = layer.repair(f"{message}: {reason}", {"in_features": text}, in_features=size)
     repairs = [right, *widths_behind(layer.root, given, -1, takes, message)]
     if size == layer.attribute("out_features"):
         swapped = f"{message} and gives {size}: its arguments are swapped"
         back = layer.repair(swapped, in_features=size, out_features=layer.attribute("in_features"))
-        repairs = [back, *repairs] if merged or not call.promised else [right, back, *repairs[1:]]
-    return Cause(repairs[0].message, repairs[0].fix, dims, right.location or call.location, candidates=tuple(repairs))
+        repairs = [back, *repairs] if _gives(call, takes) else [right, back, *repairs[1:]]
+    first = repairs[0]
+    return Cause(first.message, first.fix, dims, first.location or call.location, candidates=tuple(repairs))
+
+
+def _made_of(given: Operand, layer: Layer | None) -> tuple[str, str]:
+    """How the last axis came about, as a formula (`10 * 7 * 7`), and what to say of it."""
+    merged, joined = merged_from(given), joined_from(given)
+    if merged and str(given.dims[-1]) != factors_text(merged):
+        return factors_text(merged, " * "), "flatten is right, in_features is not"
+    if joined:
+        return " + ".join(map(str, joined)), "the parts of the cat add up, in_features is wrong"
+    for step in chain(given):
+        source = layer_at(layer.root, step.maker.path, nn.RNNBase) if layer is not None else None
+        if source is not None:
+            width = source.attribute("proj_size") or source.attribute("hidden_size")
+            if source.attribute("bidirectional") and same(given.dims[-1], 2 * width):
+                return f"2 * {width}", f"{source} reads both ways, in_features is wrong"
+            break
+        if not step.before or step.before[-1] is not step.after[-1]:
+            break
+    return "", "in_features is wrong"
+
+
+def _gives(call: Call, takes: Expr) -> bool:
+    """Whether nothing speaks against a result as wide as the input was to be: swapped arguments."""
+    return call.promised is None or any(same(dim, takes) for dim in call.promised)
 
 
 def _depends(call: Call, layer: Layer, message: str, given: Operand) -> Cause:

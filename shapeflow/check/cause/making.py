@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -123,6 +124,8 @@ class _Reader:
     def value(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
             return self.operand(value)
+        if isinstance(value, Turned):
+            return _turned_back(self.operand(value.tensor))
         if isinstance(value, torch.SymInt):
             return _expr(value)
         if isinstance(value, tuple | list):
@@ -166,6 +169,17 @@ class _Reader:
         return Operand(dims, sizes, signature.shape.dtype, _kind(record), record.path, self.maker(record))
 
 
+def _turned_back(operand: Operand) -> Operand:
+    """The tensor as the code gave it: the input of the transpose, where that was recorded."""
+    if operand.rank != 3:
+        return operand
+    maker = operand.maker
+    if maker is not None and maker.operator == "transpose" and maker.inputs:
+        return maker.inputs[0]
+    (a, b, *dims), (m, n, *sizes) = operand.dims, operand.sizes
+    return replace(operand, dims=(b, a, *dims), sizes=(n, m, *sizes))
+
+
 def _kind(record: Record) -> str:
     return "result" if record.kind == "operator" else record.kind
 
@@ -199,8 +213,24 @@ def _torch_forward(error: BaseException) -> tuple[nn.Module, dict[str, Any]] | N
         module = values[names[0]]
         if not _is_torchs(module) and not isinstance(module, WHOLE):
             return None
-        return module, {name: values[name] for name in names[1:] if name in values}
+        given = {name: values[name] for name in names[1:] if name in values}
+        return module, _as_given(module, given, error)
     return None
+
+
+def _as_given(module: nn.Module, given: dict[str, Any], error: BaseException) -> dict[str, Any]:
+    """nn.MultiheadAttention with batch_first turns its inputs over before it goes on."""
+    inside = any(each.tb_frame.f_code.co_name == "multi_head_attention_forward" for each in frames(error.__traceback__))
+    if not inside or not isinstance(module, nn.MultiheadAttention) or not module.batch_first:
+        return given
+    return {name: Turned(value) if name in ("query", "key", "value") else value for name, value in given.items()}
+
+
+class Turned:
+    """A tensor whose first two axes were swapped since the code handed it over."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
 
 
 def _owner(error: BaseException) -> nn.Module | None:

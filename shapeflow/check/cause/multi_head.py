@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from shapeflow.check.cause.call import Call, Operand, names_in, number, same
+from shapeflow.check.cause.call import Call, Operand, names_in, number, same, valued
 from shapeflow.check.cause.layer import Layer, layer_of
 from shapeflow.check.cause.result import Cause
 from shapeflow.check.cause.suspects import widths_behind
@@ -40,7 +40,7 @@ def _alike(k: Operand, v: Operand) -> bool:
 def _width(call: Call, layer: Layer, name: str, tensor: Operand, takes: int, *, same_source: bool) -> Cause:
     gets = tensor.dims[-1]
     message, dims = (
-        f"{layer} takes {takes} features in {name}, gets {gets}, the last axis of {tensor}",
+        f"{layer} takes {takes} features in {name}, gets {valued(gets)}, the last axis of {tensor}",
         names_in(gets, takes),
     )
     axis = other_axis(tensor, takes, tensor.rank - 1)
@@ -113,8 +113,9 @@ def _mask(
     if flipped and _fits_batch_first(name, mask, reader):
         right = layer.repair(f"{message}: it reads axis 1 of {reader} as the batch", batch_first=True)
         return Cause(right.message, right.fix, dims, right.location or call.location, candidates=(right,))
+    text = call.text(name, "")
     if swapped:
-        return Cause(f"{message}: it is transposed", f"{call.text(name, name)}.T", dims, call.location)
+        return Cause(f"{message}: it is transposed", f"{text}.T" if text else f"{name} as {shown}", dims, call.location)
     return Cause(message, f"a mask of {shown}", dims, call.location)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 
-from shapeflow.check.cause.call import Call, Operand, factors_text, names_in, number, product, same
+from shapeflow.check.cause.call import Call, Operand, factors_text, names_in, number, product, same, valued
 from shapeflow.check.cause.layer import layer_of
 from shapeflow.check.cause.result import Cause
 from shapeflow.check.cause.suspects import widths_behind
@@ -31,7 +31,7 @@ def channel_norm(call: Call) -> Cause | None:
     gets = given.dims[1]
     if size is None or same(gets, size):
         return _groups(call, name, given)
-    message = f"{name} takes {size} channels on axis 1, gets {gets}"
+    message = f"{name} takes {size} channels on axis 1, gets {valued(gets)}"
     dims = names_in(gets, size)
     if given.rank > 2 and same(given.dims[-1], size):
         back = ".transpose(1, 2)" if given.rank == 3 else move_last(given.rank, 1)

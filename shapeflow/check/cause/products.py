@@ -6,11 +6,12 @@ fix: q @ k.transpose(-2, -1)
 
 from __future__ import annotations
 
-from shapeflow.check.cause.call import Call, Operand, names_in, number, same
+from shapeflow.check.cause.call import Call, Operand, names_in, number, same, valued
 from shapeflow.check.cause.elementwise import differing
 from shapeflow.check.cause.result import Cause
 from shapeflow.check.cause.suspects import widths_behind
 from shapeflow.check.cause.swapping import rewritten
+from shapeflow.dims.expr import Expr
 
 SECOND = {"matmul": "other", "bmm": "mat2", "mm": "mat2", "baddbmm": "mat2", "addmm": "mat2", "mv": "vec"}
 
@@ -27,7 +28,7 @@ def matmul(call: Call) -> Cause | None:
     dims = names_in(inner, outer)
     if same(inner, outer):
         return _batches(call, message, a, b)
-    message += f": {inner} meets {outer}"
+    message += f": {valued(inner)} meets {valued(outer)}"
     if b.rank > 1 and same(inner, b.dims[-1]):
         fix = rewritten(call, second, ".transpose(-2, -1)" if b.rank > 2 else ".T")
         return Cause(f"{message}, a transpose of {right} is missing", fix, dims, call.location)
@@ -68,7 +69,7 @@ def einsum(call: Call) -> Cause | None:
     if not isinstance(equation, str) or "." in equation:
         return None
     terms = equation.replace(" ", "").partition("->")[0].split(",")
-    sizes: dict[str, tuple[object, Operand]] = {}
+    sizes: dict[str, tuple[Expr, Operand]] = {}
     for at, (term, tensor) in enumerate(zip(terms, tensors, strict=False)):
         if len(term) != tensor.rank:
             message = f"einsum '{equation}': '{term}' has {len(term)} letters, its tensor {tensor.rank} axes: {tensor}"
@@ -76,18 +77,16 @@ def einsum(call: Call) -> Cause | None:
         for letter, dim in zip(term, tensor.dims, strict=True):
             before = sizes.setdefault(letter, (dim, tensor))
             known = before[0]
-            if not same(known, dim) and not same(known, 1) and not same(dim, 1):  # type: ignore[arg-type]
-                shown = f"'{letter}' is {known} in {before[1]} and {dim} in {tensor}"
-                dims = names_in(known, dim)  # type: ignore[arg-type]
+            if not same(known, dim) and not same(known, 1) and not same(dim, 1):
+                shown = f"'{letter}' is {valued(known)} in {before[1]} and {valued(dim)} in {tensor}"
+                dims = names_in(known, dim)
                 return Cause(
                     f"einsum '{equation}': {shown}", _letters(equation, terms, at, tensor, sizes), dims, call.location
                 )
     return None
 
 
-def _letters(
-    equation: str, terms: list[str], at: int, tensor: Operand, sizes: dict[str, tuple[object, Operand]]
-) -> str:
+def _letters(equation: str, terms: list[str], at: int, tensor: Operand, sizes: dict[str, tuple[Expr, Operand]]) -> str:
     """The term with two letters swapped, where that fits."""
     term = terms[at]
     for i in range(len(term)):
@@ -96,7 +95,7 @@ def _letters(
             letters[i], letters[j] = letters[j], letters[i]
             known = {**sizes}
             fits = all(
-                letter not in known or known[letter][1] is tensor or same(known[letter][0], dim)  # type: ignore[arg-type]
+                letter not in known or known[letter][1] is tensor or same(known[letter][0], dim)
                 for letter, dim in zip(letters, tensor.dims, strict=True)
             )
             if fits:

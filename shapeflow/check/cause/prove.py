@@ -72,7 +72,10 @@ def _arguments(module: nn.Module) -> dict[str, Any] | None:
             value = getattr(module, name, None) is not None
         if value is parameter.empty:
             return None
-        found[name] = value
+        if name in ("kdim", "vdim") and value == getattr(module, "embed_dim", None):
+            value = None  # as wide as the queries, whatever their width becomes
+        if value != parameter.default:  # nn.GRU refuses a proj_size, even one of 0
+            found[name] = value
     weight = next(module.parameters(), None)
     return found if weight is None else {**found, "dtype": weight.dtype}
 

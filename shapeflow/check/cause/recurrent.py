@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from shapeflow.check.cause.call import Call, Operand, names_in, number, same
+from shapeflow.check.cause.call import Call, Operand, names_in, number, same, valued
 from shapeflow.check.cause.layer import Layer, layer_of
 from shapeflow.check.cause.result import Cause, Repair
 from shapeflow.check.cause.suspects import widths_behind
@@ -26,7 +26,7 @@ def recurrent(call: Call) -> Cause | None:
     takes, gets = layer.attribute("input_size"), given.dims[-1]
     if same(gets, takes):
         return _hidden(call, layer, given)
-    message = f"{layer} takes {takes} features, gets {gets}, the last axis of {given}"
+    message = f"{layer} takes {takes} features, gets {valued(gets)}, the last axis of {given}"
     dims = names_in(gets, takes)
     axis = other_axis(given, takes, given.rank - 1)
     if axis is not None:

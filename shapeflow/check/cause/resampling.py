@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from shapeflow.check.cause.call import Call, Operand, names_in, same
+from shapeflow.check.cause.call import Call, Operand, names_in
 from shapeflow.check.cause.layer import layer_of
 from shapeflow.check.cause.result import Cause
 
@@ -30,10 +30,11 @@ def pool(call: Call) -> Cause | None:
     window = _shown(call.arguments.get("kernel_size"))
     message = f"{name}: a window of {window} over {' x '.join(map(str, spatial))} leaves nothing"
     names = list(dict.fromkeys(symbol.name for dim in spatial for symbol in sorted(dim.symbols, key=str)))
-    last = [dim for dim in given.dims[1:] if same(dim, given.dims[-1])]
-    fix = f"declare larger {' and '.join(names)}, or leave a pooling or a stride out" if names else ""
-    if not fix:
-        fix = "a larger input, or one pooling or stride less" if last else ""
+    fix = (
+        f"declare larger {' and '.join(names)}, or leave a pooling or a stride out"
+        if names
+        else "a larger input, or a pooling or stride less"
+    )
     return Cause(message, fix, names_in(*spatial), call.location)
 
 

@@ -25,17 +25,17 @@ def reshape(call: Call) -> Cause | None:
     given = call.tensor("input")
     if given is None:
         return None
-    if "stride" in call.error and "compatible" in call.error:
-        return _not_contiguous(call, given)
     have, wanted = _sizes(call, given)
     if not wanted:
         return None
+    if "strides" in call.error or "stride(" in call.error:
+        return _not_contiguous(call, given)
     open_axis = any(size == -1 for size, _ in wanted)
     closed = [(size, text) for size, text in wanted if not (isinstance(size, int) and size == -1)]
     left, asked = _cancelled(have, closed)
     return (
         _indivisible(call, given, left, asked)
-        or _fixed_batch(call, given, closed)
+        or _fixed_batch(call, given, wanted)
         or _other_sample(call, given, closed, open_axis)
         or _plain(call, given, have, wanted)
     )
@@ -135,14 +135,14 @@ def _divided(call: Call, text: str, count: str) -> str:
     return ""
 
 
-def _fixed_batch(call: Call, given: Operand, closed: Wanted) -> Cause | None:
+def _fixed_batch(call: Call, given: Operand, wanted: Wanted) -> Cause | None:
     """`x.view(32, -1)`: a number where the batch belongs."""
-    first, text = closed[0] if closed else (None, "")
-    known = None if first is None else number(first)
+    first, text = wanted[0]
+    known = number(first)
     if known is None or not given.rank or number(given.dims[0]) is not None or known < 2:
         return None
-    rest = product(size for size, _ in closed[1:])
-    if len(closed) > 1 and not same(rest, product(given.dims[1:])):
+    rest = [size for size, _ in wanted[1:]]
+    if not rest or (rest != [-1] and not same(product(rest), product(given.dims[1:]))):
         return None
     message = f"{call.operator} writes {text or known} where {given} has {given.dims[0]}: the batch is a number"
     return Cause(message, f"{call.text('input')}.shape[0] instead of {known}", names_in(given.dims[0]), call.location)

@@ -54,6 +54,8 @@ def widths_behind(root: nn.Module | None, operand: Operand, axis: int, size: Exp
 
 def mends_behind(root: nn.Module | None, operand: Operand, target: Target, message: str) -> list[Repair]:
     """Repairs of the layers behind a tensor that give its axes (from the end: -1, -2) the sizes of `target`."""
+    if min(target) < 2 - operand.rank:  # channels are no matter of strides
+        return []
     after: list[nn.Module] = []
     found: list[Repair] = []
     behind = {layer.path: (layer, step) for layer, step in layers_behind(root, operand)}
@@ -74,7 +76,7 @@ def _reshapes(step: Step, target: Target) -> bool:
 
 def _mends(layer: Layer, step: Step, target: Target, after: list[nn.Module], message: str) -> Iterator[Repair]:
     """The arguments of one layer that lead to the target through the layers behind it, by the formulas of torch."""
-    if any(-axis > len(step.before) for axis in target):
+    if len(step.before) != len(step.after):
         return
     for name, value in _options(layer.module):
         changed = {**_hyper(layer.module), name: value}
