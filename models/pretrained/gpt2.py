@@ -18,6 +18,7 @@ PROJECTIONS = {"attn.qkv": "attn.c_attn", "attn.out": "attn.c_proj", "ffn.up": "
 
 def convert(config: Mapping[str, Any], weights: Weights) -> GPT:
     """The model with all of the weights; the logits come from the embedding table, as theirs do."""
+    model = GPT(our_config(config))
     prefix = "transformer." if "transformer.wte.weight" in weights else ""
     ours = {
         "tokens.table.weight": weights.take(f"{prefix}wte.weight"),
@@ -25,10 +26,9 @@ def convert(config: Mapping[str, Any], weights: Weights) -> GPT:
     }
     for part in ("weight", "bias"):
         ours[f"norm.{part}"] = weights.take(f"{prefix}ln_f.{part}")
-    for layer in range(required(config, "n_layer")):
+    for layer in range(model.config.n_layers):
         ours |= block(weights, f"{prefix}h.{layer}.", f"blocks.{layer}.")
     weights.drop_copy("lm_head.weight", ours["tokens.table.weight"])
-    model = GPT(our_config(config))
     load(model, ours)
     return model
 

@@ -77,6 +77,24 @@ def test_a_folder_may_hold_a_pickle_of_old(tmp_path):
     assert_close(from_transformers(str(tmp_path))(tokens), theirs(tokens).logits, **CLOSE)
 
 
+def test_a_tensor_that_the_checkpoint_lacks_is_named(tmp_path):
+    theirs = GPT2LMHeadModel(config())
+    theirs.config.save_pretrained(tmp_path)
+    weights = theirs.state_dict()
+    del weights["transformer.h.1.ln_2.bias"]
+    torch.save(weights, tmp_path / "pytorch_model.bin")
+    with pytest.raises(ValueError, match=r"the checkpoint has no transformer\.h\.1\.ln_2\.bias"):
+        from_transformers(tmp_path)
+
+
+def test_half_precision_stays():
+    theirs = randomised(GPT2LMHeadModel(config())).to(torch.bfloat16)
+    ours = from_transformers(theirs)
+    assert {parameter.dtype for parameter in ours.parameters()} == {torch.bfloat16}
+    tokens = ids()
+    assert_close(ours(tokens), theirs(tokens).logits, atol=0.1, rtol=0.1)
+
+
 def test_the_weights_are_copies():
     theirs = GPT2LMHeadModel(config())
     ours = from_transformers(theirs)
@@ -91,8 +109,8 @@ def test_the_weights_are_copies():
         ({"activation_function": "silu"}, r"activation_function = 'silu' of gpt2 is not covered; covered are 'gelu',"),
         ({"scale_attn_weights": False}, r"scale_attn_weights = False"),
         ({"scale_attn_by_inverse_layer_idx": True}, r"scale_attn_by_inverse_layer_idx = True"),
-        ({"add_cross_attention": True}, r"no place for .*cross|add_cross_attention = True"),
-        ({"tie_word_embeddings": False}, r"tie_word_embeddings = False|lm_head\.weight should equal"),
+        ({"add_cross_attention": True}, r"add_cross_attention = True"),
+        ({"tie_word_embeddings": False}, r"tie_word_embeddings = False"),
     ],
 )
 def test_an_option_that_ours_lacks_is_named(option, message):

@@ -79,6 +79,15 @@ def test_a_folder_gives_the_model_that_wrote_it(tmp_path):
     assert_close(from_transformers(tmp_path)(source, target), expected, **CLOSE)
 
 
+def test_half_precision_stays():
+    theirs = randomised(model()).to(torch.bfloat16)
+    ours = from_transformers(theirs)
+    assert {parameter.dtype for parameter in ours.parameters()} == {torch.bfloat16}
+    source, target = ids(S), ids(T)
+    expected = theirs(input_ids=source, decoder_input_ids=target).logits
+    assert_close(ours(source, target), expected, atol=0.1, rtol=0.1)
+
+
 def test_what_ours_lacks_is_named():
     with pytest.raises(
         ValueError, match=r"feed_forward_proj = 'gated-silu' of t5 is not covered; covered are 'relu', "
