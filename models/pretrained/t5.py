@@ -15,6 +15,9 @@ GATED = {"relu": False, "gated-gelu": True}
 # One projection of attention: our name, their name.
 PROJECTIONS = {"q": "q", "k": "k", "v": "v", "out": "o"}
 
+# The first checkpoints hold distances for cross-attention too, where neither theirs nor ours reads any.
+UNUSED = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
+
 
 def convert(config: Mapping[str, Any], weights: Weights) -> T5:
     """The model with all of the weights; it has a head of its own where the checkpoint holds one that differs."""
@@ -29,6 +32,7 @@ def convert(config: Mapping[str, Any], weights: Weights) -> T5:
     ours_config = our_config(config, tied=tied)
     ours |= stack(weights, "encoder", ours_config.n_encoder_layers, gated=ours_config.gated)
     ours |= stack(weights, "decoder", ours_config.n_decoder_layers, gated=ours_config.gated)
+    weights.drop(UNUSED)
     model = T5(ours_config)
     load(model, ours)
     return model

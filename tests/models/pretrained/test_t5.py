@@ -79,6 +79,16 @@ def test_a_folder_gives_the_model_that_wrote_it(tmp_path):
     assert_close(from_transformers(tmp_path)(source, target), expected, **CLOSE)
 
 
+def test_a_checkpoint_of_old_holds_distances_that_nobody_reads(tmp_path):
+    theirs = randomised(model())
+    theirs.config.save_pretrained(tmp_path)
+    unused = {"decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight": torch.ones(14, 3)}
+    torch.save(theirs.state_dict() | unused, tmp_path / "pytorch_model.bin")
+    source, target = ids(S), ids(T)
+    expected = theirs(input_ids=source, decoder_input_ids=target).logits
+    assert_close(from_transformers(tmp_path)(source, target), expected, **CLOSE)
+
+
 def test_half_precision_stays():
     theirs = randomised(model()).to(torch.bfloat16)
     ours = from_transformers(theirs)
