@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import TypeCheckError
 from torch.testing import assert_close
 
+import shapeflow as sf
 from models import multi_head
 from models.cache import LayerCache
 from models.masks import blocked, causal_allowed, cross_allowed
@@ -152,6 +153,17 @@ def test_bad_sizes_are_refused(sizes, error, message):
 def test_wrong_shapes_dtypes_and_masks_are_refused_by_name(arguments, message):
     with pytest.raises(TypeCheckError, match=message):
         MultiHeadAttention(D_MODEL, N_HEADS)(**({"x": torch.zeros(B, T, D_MODEL)} | arguments))
+
+
+@pytest.mark.parametrize("crossing", [False, True])
+def test_it_traces_with_its_own_names_and_replays(crossing):
+    attention = MultiHeadAttention(D_MODEL, N_HEADS)
+    trace = sf.trace(attention, "B T d_model", "B S d_model") if crossing else sf.trace(attention)
+    x, memory = torch.randn(B, T, D_MODEL), torch.randn(B, S, D_MODEL)
+    keys = "S" if crossing else "T"
+    assert f"softmax B n_heads T {keys} -> B n_heads T {keys}" in " ".join(str(trace).split())
+    arguments = (x, memory) if crossing else (x,)
+    assert_close(trace.graph_module(*arguments), attention(*arguments))
 
 
 def test_attention_keeps_the_dtype_of_its_input():

@@ -14,7 +14,7 @@ import shapeflow as sf
 from models import multi_head
 from models.cache import Cache
 from models.masks import blocked, causal_allowed, padding_allowed
-from models.properties import batch_leaks, future_leaks
+from models.properties import batch_leaks, changed_positions, future_leaks
 from models.transformer import BASE, BIG, DecoderLayer, Encoder, EncoderLayer, Transformer, toy
 
 B, S, T, D_MODEL, N_HEADS, D_FF, VOCAB = 2, 7, 5, 33, 3, 47, 101
@@ -167,7 +167,8 @@ def test_the_numbers_of_weights_of_section_15_1():
     assert weights(encoder_layer.ffn) == 2 * 512 * 2048 == 2_097_152
     assert weights(encoder_layer) == 3_145_728
     assert weights(decoder_layer) == 4_194_304
-    assert weights(encoder_layer.ffn) == 2 * weights(encoder_layer.attention)
+    # Section 7.2: twice the projections of attention, two thirds of the layer.
+    assert 3 * weights(encoder_layer.ffn) == 6 * weights(encoder_layer.attention) == 2 * weights(encoder_layer)
 
 
 @pytest.mark.parametrize(("config", "count"), [(BASE, 63_082_496), (BIG, 214_245_376)])
@@ -229,6 +230,8 @@ def test_a_target_position_sees_no_later_one_and_every_source_position(norm):
     memory, x = model.encoder(source), model.decoder.embedding
     layer = model.decoder.layers[0]
     assert future_leaks(lambda ids: layer(x(ids), memory), ids) == tuple(range(T - 1))
+    # A token is read at its own position and by all later ones, whether its prediction is scored or not.
+    assert changed_positions(lambda ids: model(source, ids), ids, 2) == (2, 3, 4)
     for s in range(S):
         other = source.clone()
         other[:, s] = (other[:, s] + 1) % VOCAB
@@ -394,8 +397,19 @@ def test_the_traced_graph_replays_at_other_sizes(b, s, t):
     assert_close(sf.trace(model).graph_module(source, ids), model(source, ids))
 
 
-def test_an_encoder_alone_traces():
-    assert "outputs     B S d_model\n" in str(sf.trace(Encoder(toy().config)))
+@pytest.mark.parametrize(
+    ("part", "inputs"),
+    [
+        (Encoder(toy().config), lambda: (random_ids(S),)),
+        (EncoderLayer(D_MODEL, N_HEADS, D_FF), lambda: (torch.randn(B, S, D_MODEL),)),
+        (DecoderLayer(D_MODEL, N_HEADS, D_FF), lambda: (torch.randn(B, T, D_MODEL), torch.randn(B, S, D_MODEL))),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_part_alone_traces_and_replays(part, inputs):
+    trace, arguments = sf.trace(part.eval()), inputs()
+    assert str(trace.outputs[0].shape) in {"B S d_model", "B T d_model"}
+    assert_close(trace.graph_module(*arguments), part(*arguments))
 
 
 def test_the_first_arguments_of_a_layer_are_its_sizes():
