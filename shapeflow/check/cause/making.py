@@ -15,6 +15,7 @@ from torch import nn
 
 from shapeflow.check.cause.call import Call, Dims, Maker, Operand
 from shapeflow.check.cause.expression import expression_of, frames
+from shapeflow.check.cause.modular import operator_of
 from shapeflow.check.cause.parameters import ALIASES, by_name
 from shapeflow.dims.annotation import signature_of, specs_in
 from shapeflow.dims.expr import Expr
@@ -65,9 +66,10 @@ def call_in_traceback(error: BaseException, root: nn.Module | None, function: An
     if found is None:
         return None
     module, inputs = found
+    operator, arguments = operator_of(module, inputs)
     path = _path_of(root, module)
     where = location(place_of_error(error.__traceback__))
-    return _finished(type(module).__name__, inputs, error, module, path, root, where, function)
+    return _finished(operator, arguments, error, module, path, root, where, function)
 
 
 def call_from(

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from shapeflow.check.cause.call import Call, Operand, names_in
 from shapeflow.check.cause.chain import chain
-from shapeflow.check.cause.result import Cause
-from shapeflow.check.cause.suspects import mends_behind
-from shapeflow.dims.atoms import FloorDiv
-from shapeflow.dims.expr import Expr
+from shapeflow.check.cause.result import Cause, Repair
+from shapeflow.check.cause.suspects import TRANSPOSED, lacking, layers_behind, mends_behind
 
 GROWING = frozenset("interpolate upsample conv_transpose1d conv_transpose2d conv_transpose3d pixel_shuffle".split())
 Named = tuple[str, Operand]
@@ -24,11 +22,10 @@ def rounded(call: Call, message: str, axes: list[int], left: Named, right: Named
     dims = names_in(*(size for axis in axes for size in (up.dims[axis], whole.dims[axis])))
     names = [name for name in dims if not name.isdigit()]
     target = {axis - up.rank: whole.dims[axis] for axis in axes}
-    if not any(_floors(up.dims[axis]) or _floors(whole.dims[axis]) for axis in axes) and not names:
-        repairs = mends_behind(call.root, up, target, message)
-        if repairs:
-            where = repairs[0].location or call.location
-            return Cause(repairs[0].message, repairs[0].fix, dims, where, candidates=tuple(repairs))
+    repairs = [*_inexact(call, up, message), *mends_behind(call.root, up, target, message)]
+    if repairs and (not names or _inexact(call, up, message)):
+        where = repairs[0].location or call.location
+        return Cause(repairs[0].message, repairs[0].fix, dims, where, candidates=tuple(dict.fromkeys(repairs)))
     if not _grows(up):
         return None
     what = " or ".join(dict.fromkeys(names)) or "size"
@@ -40,10 +37,20 @@ def rounded(call: Call, message: str, axes: list[int], left: Named, right: Named
     return Cause(why, fix, dims, call.location)
 
 
+def _inexact(call: Call, up: Operand, message: str) -> list[Repair]:
+    """The last transposed convolution, where its kernel, padding and output_padding do not make stride * n of n."""
+    for layer, step in layers_behind(call.root, up):
+        if not isinstance(layer.module, TRANSPOSED):
+            continue
+        missing = lacking(layer.module)
+        if not 0 < missing < layer.module.stride[0]:
+            return []
+        now = layer.module.output_padding[0]
+        told = f"{layer} makes {step.after[-1]} of {step.before[-1]} (output_padding={now})"
+        return [layer.repair(f"{message}: {told}", output_padding=int(now) + missing)]
+    return []
+
+
 def _grows(operand: Operand) -> bool:
     """Whether the tensor was made larger on its way, or is no more than a rounded size."""
     return any(step.maker.operator in GROWING for step in chain(operand))
-
-
-def _floors(size: Expr) -> bool:
-    return any(isinstance(atom, FloorDiv) for monomial in size.coefficients for atom, _ in monomial)

@@ -146,3 +146,10 @@ def _out(size: Expr, module: nn.Module, hyper: Mapping[str, Any], axis: int) -> 
         return (size - 1) * at("stride") - 2 * padding + reach + at("output_padding") + 1
     extra = at("stride") - 1 if hyper.get("ceil_mode") else 0
     return (size + 2 * padding - reach - 1 + extra) // at("stride") + 1
+
+
+def lacking(module: nn.Module) -> int:
+    """How many rows a transposed convolution makes too few for `stride * n` of `n`."""
+    size, stride = Expr.symbol("n"), _one(module.stride)
+    found = _out(size, module, _hyper(module), -1) - size * stride
+    return -(found.constant or 0)
