@@ -25,6 +25,8 @@ One letter means the same everywhere, and an attribute that holds such a size be
     R         positions of the target read so far, where S counts those of the source
     n_segments, n_buckets, n_answers  sentences of a pair, groups of distances, answers to a question
     N, k      pairs of words, and words that are scored for each (Word2Vec)
+    n_pairs   pairs of a sine and a cosine in the code of a position: half of d_model
+    L         tokens of a text that is cut into inputs and targets, one fewer of each
     vocab     token ids
     max_len   positions that a table of positions holds
 """
