@@ -57,7 +57,7 @@ def _built(root: nn.Module, path: str) -> Spot | None:
         found = _best(_in_owner(root, names[:depth], owner, names[depth:], target), target)
         if found is not None:
             return found
-    return _best(_at_top(root, names, target), target)
+    return _best((spot for spot in _at_top(root, names, target) if _fit(spot.expr, target) > 1), target)
 
 
 def _in_owner(root: nn.Module, above: list[str], owner: Any, rest: list[str], target: Any) -> Iterator[Spot]:

@@ -66,11 +66,7 @@ def _sides(call: Call) -> tuple[Side, Side] | None:
 
 
 def _text(call: Call, name: str, operand: Operand) -> str:
-    told = call.text(name, "")
-    if told:
-        return told
-    default = {"0": "the left side", "1": "the right side"}.get(name, name)
-    return operand.path or default
+    return call.text(name, "") or operand.path or {"0": "left", "1": "right"}.get(name, name)
 
 
 def _table_too_short(call: Call, left: Side, right: Side, axes: list[int]) -> Cause | None:
@@ -79,7 +75,7 @@ def _table_too_short(call: Call, left: Side, right: Side, axes: list[int]) -> Ca
         source = source_of(table.operand)
         step = next(chain(table.operand), None)
         whole = table.operand.kind in ("parameter", "buffer")
-        sliced = step is not None and step.maker.operator in ("getitem", "narrow")
+        sliced = step is not None and (step.maker.operator in ("getitem", "narrow") or not step.resizes)
         if source.kind not in ("parameter", "buffer") or not (sliced or whole) or not source.path:
             continue
         rows, needed = table.operand.dims[axes[0]], other.operand.dims[axes[0]]
@@ -168,7 +164,7 @@ def _resized(call: Call, left: Side, right: Side, axes: list[int]) -> Cause:
     if not true.given and not _promised(call, wrong, true, axes):
         repairs += _repairs(call, true, wrong, axes, message)
     dims = names_in(*(each for axis in reversed(axes) for each in (left.operand.dims[axis], right.operand.dims[axis])))
-    if wrong.given or not any(layers_behind(call.root, wrong.operand)):
+    if source_of(wrong.operand).kind == "input" and not any(layers_behind(call.root, wrong.operand)):
         return _unprojected(call, wrong, true, axes, message, dims, repairs)
     if repairs:
         first = repairs[0]

@@ -97,13 +97,19 @@ def frames(trace: TracebackType | None) -> list[TracebackType]:
     return found
 
 
-def expression_of(trace: TracebackType | None) -> Expression | None:
-    """The expression in the innermost user's frame."""
+def user_frame(trace: TracebackType | None) -> TracebackType | None:
+    """The innermost frame of the user's own code; a mode or a subclass that sees torch's functions is none."""
     for each in reversed(frames(trace)):
         code = each.tb_frame.f_code
-        if not is_tool(code, each.tb_frame.f_globals.get("__name__", "")):
-            return _at(code, each.tb_lasti)
+        if code.co_name != "__torch_function__" and not is_tool(code, each.tb_frame.f_globals.get("__name__", "")):
+            return each
     return None
+
+
+def expression_of(trace: TracebackType | None) -> Expression | None:
+    """The expression in the innermost user's frame."""
+    found = user_frame(trace)
+    return None if found is None else _at(found.tb_frame.f_code, found.tb_lasti)
 
 
 def _at(code: CodeType, instruction: int) -> Expression | None:

@@ -17,7 +17,7 @@ from shapeflow.check.cause.rounding import rounded
 def join(call: Call) -> Cause | None:
     """The cause for `torch.cat` and `torch.stack`."""
     tensors = [each for each in call.arguments.get("tensors", ()) if isinstance(each, Operand)]
-    names = _texts(call, len(tensors))
+    names, known = _texts(call, len(tensors))
     if len(tensors) < 2:
         return None
     dim = call.arguments.get("dim", 0)
@@ -38,21 +38,22 @@ def join(call: Call) -> Cause | None:
     ):
         return found
     if call.operator != "stack" and len(axes) == 1:
-        joined = f"{call.operator}(({', '.join(names)}), dim={axes[0] - a.rank if axes[0] == a.rank - 1 else axes[0]})"
+        where = axes[0] - a.rank if axes[0] == a.rank - 1 else axes[0]
+        joined = f"torch.{call.operator}(({', '.join(names)}), dim={where})"
         why = f"{message}: axis {axes[0]} differs ({a.dims[axes[0]]} and {b.dims[axes[0]]}), so it is the one to join"
-        return Cause(why, f"torch.{joined}", dims, call.location)
+        return Cause(why, joined if known else f"dim={where}", dims, call.location)
     told = ", ".join(f"axis {axis} is {a.dims[axis]} and {b.dims[axis]}" for axis in axes)
     return Cause(f"{message}: {told}", "", dims, call.location)
 
 
-def _texts(call: Call, count: int) -> list[str]:
-    """The tensors as the code writes them."""
+def _texts(call: Call, count: int) -> tuple[list[str], bool]:
+    """The tensors as the code writes them, and whether it is known how."""
     node = None
     if call.expression is not None:
         node = call.expression.argument_node("tensors", PARAMETERS[call.operator], call.callee)
     if call.expression is not None and isinstance(node, ast.Tuple | ast.List) and len(node.elts) == count:
-        return [call.expression.of(each) for each in node.elts]
-    return [f"tensor {index}" for index in range(count)]
+        return [call.expression.of(each) for each in node.elts], True
+    return [f"tensor {index}" for index in range(count)], False
 
 
 def _first_pair(tensors: list[Operand], dim: int, operator: str) -> tuple[int, int] | None:

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from shapeflow.check.cause.call import Call, Dims, Maker, Operand
-from shapeflow.check.cause.expression import expression_of, frames
+from shapeflow.check.cause.expression import expression_of, frames, user_frame
 from shapeflow.check.cause.modular import operator_of
 from shapeflow.check.cause.parameters import ALIASES, by_name
 from shapeflow.dims.annotation import signature_of, specs_in
@@ -25,7 +25,7 @@ from shapeflow.trace.attempt import Attempt, Subject
 from shapeflow.trace.functions import operator_name
 from shapeflow.trace.recorder import Failure
 from shapeflow.trace.result import Location
-from shapeflow.trace.source import is_tool, location, place_of_error
+from shapeflow.trace.source import location, place_of_error
 from shapeflow.trace.traced import Record, source_of, traced
 
 WHOLE = (nn.RNNBase, nn.RNNCellBase, nn.MultiheadAttention)
@@ -145,7 +145,16 @@ class _Reader:
             return Operand(dims, sizes, dtype, _kind(record), record.path, self.maker(record))
         dims = tuple(map(_expr, tensor.shape))
         path, kind = self.names.get(id(tensor), ("", "result"))
-        return Operand(dims, sizes, str(tensor.dtype).removeprefix("torch."), kind, path, None, _high(tensor))
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        return Operand(dims, sizes, dtype, kind, path, self._view(tensor), _high(tensor))
+
+    def _view(self, tensor: torch.Tensor) -> Maker | None:
+        """What a real tensor looks into: the one thing that is known of how it came about."""
+        base = tensor._base if type(tensor) in (torch.Tensor, nn.Parameter) and tensor._is_view() else None
+        if base is None:
+            return None
+        operator = "view" if base.numel() == tensor.numel() else "getitem"
+        return Maker(operator, "", "", None, ((), {}), lambda: (self.operand(base),))
 
     def maker(self, record: Record) -> Maker | None:
         if record.kind != "operator":
@@ -237,13 +246,11 @@ class Turned:
 
 def _owner(error: BaseException) -> nn.Module | None:
     """The module whose code is the innermost user's frame."""
-    for each in reversed(frames(error.__traceback__)):
-        code, values = each.tb_frame.f_code, each.tb_frame.f_locals
-        if is_tool(code, each.tb_frame.f_globals.get("__name__", "")):
-            continue
-        first = values.get(code.co_varnames[0]) if code.co_argcount else None
-        return first if isinstance(first, nn.Module) else None
-    return None
+    found = user_frame(error.__traceback__)
+    if found is None or not found.tb_frame.f_code.co_argcount:
+        return None
+    first = found.tb_frame.f_locals.get(found.tb_frame.f_code.co_varnames[0])
+    return first if isinstance(first, nn.Module) else None
 
 
 def _is_torchs(module: nn.Module) -> bool:

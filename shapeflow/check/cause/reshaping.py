@@ -28,7 +28,7 @@ def reshape(call: Call) -> Cause | None:
     have, wanted = _sizes(call, given)
     if not wanted:
         return None
-    if "strides" in call.error or "stride(" in call.error:
+    if "stride" in call.error:
         return _not_contiguous(call, given)
     open_axis = any(size == -1 for size, _ in wanted)
     closed = [(size, text) for size, text in wanted if not (isinstance(size, int) and size == -1)]
@@ -111,9 +111,11 @@ def _indivisible(call: Call, given: Operand, left: Expr, asked: Wanted) -> Cause
     name = text.rpartition(".")[2]
     right = nearest_divisor(total, count)
     message = f"{call.operator}: {count} * ({total}//{count} = {each}) = {count * each}, not {total}"
-    fix = f"{name if name.isidentifier() else 'a count of'}={right} ({total} % {right} == 0)"
+    known = name.isidentifier()
+    fix = f"{name}={right} ({total} % {right} == 0)" if known else f"{right} instead of {count}"
     width = _divided(call, asked[1 - at][1], name)
-    fix += f", and assert {width or total} % {name if name.isidentifier() else count} == 0 in __init__"
+    if known:
+        fix += f", and assert {width or total} % {name} == 0 in __init__"
     return Cause(f"{message}: {text} does not divide {total}", fix, names_in(total, count * each), call.location)
 
 
@@ -156,9 +158,9 @@ def _other_sample(call: Call, given: Operand, closed: Wanted, open_axis: bool) -
     if given.rank < 2 or number(total) is None or number(sample) is None or same(sample, total) or len(asked) > 1:
         return None
     shown = f"{sample} = {factors_text(given.dims[1:])}" if given.rank > 2 else str(sample)
-    message = f"{call.operator} asks for {asked[0][1] or total} = {total} numbers, one sample of {given} has {shown}"
-    if asked[0][1] == str(total):
-        message = f"{call.operator} asks for {total} numbers, one sample of {given} has {shown}"
+    text = asked[0][1]
+    written = f"{text} = {total}" if text not in ("", str(total)) else str(total)
+    message = f"{call.operator} asks for {written} numbers, one sample of {given} has {shown}"
     return Cause(message, applied(call.text("input"), ".flatten(1)"), names_in(total, sample), call.location)
 
 
