@@ -5,6 +5,7 @@ import shapeflow as sf
 trace = sf.trace(model, "B T:int64")
 print(trace)
 trace.save("model.svg")
+print(sf.check(model, "B T:int64"))
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 from shapeflow.errors import DrawError, InputError, ShapeflowError, SpecError, TargetError, TraceError
 
 if TYPE_CHECKING:
+    from shapeflow.check.check import check
+    from shapeflow.check.problem import Problem, Report
     from shapeflow.cost.params import params
     from shapeflow.trace.result import Trace
     from shapeflow.trace.tracer import trace
@@ -23,17 +26,27 @@ if TYPE_CHECKING:
 __all__ = [
     "DrawError",
     "InputError",
+    "Problem",
+    "Report",
     "ShapeflowError",
     "SpecError",
     "TargetError",
     "Trace",
     "TraceError",
+    "check",
     "params",
     "trace",
 ]
 __version__ = "0.1.0"
 
-_HOMES = {"trace": "shapeflow.trace.tracer", "Trace": "shapeflow.trace.result", "params": "shapeflow.cost.params"}
+_HOMES = {
+    "trace": "shapeflow.trace.tracer",
+    "Trace": "shapeflow.trace.result",
+    "check": "shapeflow.check.check",
+    "Report": "shapeflow.check.problem",
+    "Problem": "shapeflow.check.problem",
+    "params": "shapeflow.cost.params",
+}
 
 
 def __getattr__(name: str) -> Any:

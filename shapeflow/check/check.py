@@ -47,11 +47,8 @@ def check(
     found = Explorer(search, bound, tick).explore()
     ranges = declared_ranges(bound)
 
-    def runs(sizes: Sizes) -> bool:
-        return search.at(sizes, pinned=True).error is None
-
     attempt = _general(found)
-    problems = crash_problems(found, subject, runs)
+    problems = crash_problems(found, search)
     if attempt is not None:
         problems += annotation_problems(attempt, _sizes_of(found))
         problems += find_silent(Trace(attempt))

@@ -1,26 +1,28 @@
 """From runs that crashed to problems: what they need of the sizes, how bad that is, why, and what would be right.
 
->>> [str(problem.rule) for problem in crash_problems(exploration, subject, ranges, runs)]
+>>> [str(problem.rule) for problem in crash_problems(exploration, search)]
 ['SF102']
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from shapeflow.check.annotations import annotation_problems
 from shapeflow.check.batch import batch_of
-from shapeflow.check.cause import Cause, call_in, cause, prove
+from shapeflow.check.cause import Cause, call_in, call_of, cause, prove
 from shapeflow.check.explore import Crash, Exploration, Need, RankChange
 from shapeflow.check.problem import Level, Problem
 from shapeflow.check.sizes import Sizes
 from shapeflow.check.values import Reach
 from shapeflow.dims.relation import Relation
 from shapeflow.torch_private import NO_FAKE_KERNEL
-from shapeflow.trace.attempt import Attempt, Subject
+from shapeflow.trace.attempt import Attempt
 from shapeflow.trace.conditions import rises
 from shapeflow.trace.result import Location
 from shapeflow.trace.source import location, place_of_error, raised_by_us, raised_by_user
+from shapeflow.trace.tracer import Search
 
 USUAL = 128
 """A length that a model is expected to take: a limit below it is a fault, one above it is good to know."""
@@ -28,16 +30,15 @@ USUAL = 128
 
 @dataclass(frozen=True, slots=True)
 class Crashes:
-    """Makes the problems of one exploration. `runs` tells whether the subject runs at sizes, on plain numbers."""
+    """Makes the problems of one exploration; `search` runs the model again to try repairs."""
 
     found: Exploration
-    subject: Subject
+    search: Search
     batch: str | None
-    runs: Callable[[Sizes], bool]
 
     def problems(self) -> list[Problem]:
         always = self.found.always
-        first = [] if always is None else [self._always(always)]
+        first = [] if always is None else [self._always(always), *self._further(always)]
         return [*first, *self._needs(), *self._strays(), *self._changes(), *self._branches()]
 
     # A model that never runs
@@ -53,6 +54,17 @@ class Crashes:
         sizes = f"at every size tried, such as {_sizes(crash.sizes)}" if crash.sizes else "at the sizes given"
         problem = self._problem("SF101", "error", told, crash.attempt, (f"it crashes {sizes}",))
         return replace(problem, witness=crash.sizes)
+
+    def _further(self, crash: Crash) -> Iterator[Problem]:
+        """The faults behind the first one, where the run can go on with the shape that was promised."""
+        if not _is_about_shapes(crash.attempt):
+            return
+        attempt, failures = self.search.beyond(crash.sizes)
+        for failure in failures[1:]:
+            told = self._repaired(cause(call_of(failure, attempt.subject)), crash.sizes)
+            where, module = location(failure.place), failure.scopes[-1].path if failure.scopes else ""
+            details = (f"found behind the first error, at {_sizes(crash.sizes)}",) if crash.sizes else ()
+            yield replace(_problem("SF101", "error", told, where, module, details), witness=crash.sizes)
 
     # Sizes at which it does not run
 
@@ -133,23 +145,40 @@ class Crashes:
         call = call_in(crash.attempt)
         if call is None:
             return _told_by_code(crash.attempt)
-        found = cause(call)
-        repair = prove(found.candidates, lambda: self.runs(crash.sizes)) if found.candidates else None
-        return found if repair is None else found.proved(repair)
+        return self._repaired(cause(call), crash.sizes)
+
+    def _repaired(self, told: Cause, sizes: Sizes) -> Cause:
+        """With the first repair after which there are fewer faults than before."""
+        if not told.candidates:
+            return told
+        before = self._faults(sizes)
+        repair = prove(told.candidates, lambda: self._faults(sizes) < before)
+        return told if repair is None else told.proved(repair)
+
+    def _faults(self, sizes: Sizes) -> int:
+        attempt, failures = self.search.beyond(sizes)
+        other = attempt.error is not None and not failures
+        return len(failures) + other + len(annotation_problems(attempt, sizes))
 
     def _problem(self, rule: str, level: Level, told: Cause, attempt: Attempt, more: tuple[str, ...]) -> Problem:
-        where = _where(attempt)
-        details = list(more)
-        if told.location is not None and where is not None and where != told.location:
-            details.append(f"raised at {where}")
-        details.extend(line for line in told.details if line not in details)
-        problem = Problem(rule, level, told.message, dims=told.dims, fix=told.fix, details=tuple(details))
-        return replace(_at(told.location or where, problem), module=_module(attempt))
+        return _problem(rule, level, told, _where(attempt), _module(attempt), more)
 
 
-def crash_problems(found: Exploration, subject: Subject, runs: Callable[[Sizes], bool]) -> list[Problem]:
-    """The problems of an exploration; `runs` tells whether the subject runs at these sizes."""
-    return Crashes(found, subject, _batch(found), runs).problems()
+def _problem(
+    rule: str, level: Level, told: Cause, where: Location | None, module: str, more: tuple[str, ...]
+) -> Problem:
+    """A problem at the line of its cause; where that is not the line that raised, this one is told too."""
+    details = list(more)
+    if told.location is not None and where is not None and where != told.location:
+        details.append(f"raised at {where}")
+    details.extend(line for line in told.details if line not in details)
+    problem = Problem(rule, level, told.message, module=module, dims=told.dims, fix=told.fix, details=tuple(details))
+    return _at(told.location or where, problem)
+
+
+def crash_problems(found: Exploration, search: Search) -> list[Problem]:
+    """The problems of an exploration; `search` is the one that it was made with."""
+    return Crashes(found, search, _batch(found)).problems()
 
 
 def _batch(found: Exploration) -> str | None:

@@ -17,6 +17,7 @@ from shapeflow.dims.env import DimEnv
 from shapeflow.dims.expr import Expr
 from shapeflow.trace.boundaries import Boundaries
 from shapeflow.trace.names import Names, dim_names, forward_specs
+from shapeflow.trace.rescue import NOTHING, Rescue
 from shapeflow.trace.result import ModuleInfo, Scope
 
 
@@ -30,6 +31,7 @@ class ModuleStack:
         self.scopes: tuple[Scope, ...] = ()
         self.fx_stack: dict[str, tuple[str, type]] = {}
         self.boundaries: Boundaries | None = None
+        self.rescue: Rescue | None = None
         if root is not None:
             self.paths = {id(module): path for path, module in root.named_modules()}
             self.fx_stack = {"": ("", type(root))}
@@ -48,9 +50,12 @@ class ModuleStack:
                 if leave is not None:
                     leave(result)
                 return result
-            except BaseException:  # whatever it is, the message names the module; it goes on as it came
+            except BaseException as error:  # whatever it is, the message names the module; it goes on as it came
                 self._keep_failing_scopes()
-                raise
+                result = self._rescued(original, module, args, kwargs, error)
+                if result is NOTHING:
+                    raise
+                return result
             finally:
                 self.scopes, self.fx_stack = outer
 
@@ -60,6 +65,12 @@ class ModuleStack:
             yield
         finally:
             nn.Module.__call__ = original  # type: ignore[method-assign]
+
+    def _rescued(self, run: Any, module: nn.Module, args: Any, kwargs: Any, error: BaseException) -> Any:
+        """What to go on with behind a module that raised, if anybody is there to say; the root itself has failed."""
+        if self.rescue is None or not self.scopes or not isinstance(error, Exception):
+            return NOTHING
+        return self.rescue(run, module, args, kwargs, error)
 
     def _keep_failing_scopes(self) -> None:
         """An exception unwinds the stack: the innermost one is kept, for the message."""

@@ -19,6 +19,8 @@ from shapeflow.trace.failure import failure
 from shapeflow.trace.hints import RUNGS, Hints
 from shapeflow.trace.inputs import Bound, bind
 from shapeflow.trace.lazy import materialised
+from shapeflow.trace.recorder import Failure
+from shapeflow.trace.rescue import Rescue
 from shapeflow.trace.result import Trace
 from shapeflow.trace.source import Place, raised_by_us, raised_by_user
 
@@ -131,6 +133,16 @@ class Search:
     def at(self, sizes: Mapping[str, int], *, pinned: bool = False) -> Attempt:
         """One attempt at these sizes. `pinned`: the names stand for these numbers alone, as in a real run."""
         return self._with_flips(lambda: Hints(0, self.constants, given=sizes, pinned=sizes if pinned else {}))
+
+    def beyond(self, sizes: Mapping[str, int]) -> tuple[Attempt, list[Failure]]:
+        """One run at these sizes that goes on behind a module that raised, where it can; and every failure of it."""
+        attempt = Attempt(self.subject, self.bound, Hints(0, self.constants, given=sizes), dict(self.flips))
+        rescue = attempt.stack.rescue = Rescue(attempt)
+        attempt.run()
+        last, failures = attempt.recorder.failed, rescue.failures
+        if attempt.error is not None and last is not None and last.error is attempt.error and last not in failures:
+            failures = [*failures, last]
+        return attempt, failures
 
     def _with_flips(self, hints: Callable[[], Hints]) -> Attempt:
         """An attempt; where the code itself raised behind a branch on a value, the other side of that branch."""
