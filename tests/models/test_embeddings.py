@@ -8,7 +8,7 @@ from jaxtyping import TypeCheckError
 from torch.testing import assert_close
 
 from models.attention import scaled_dot_product_attention
-from models.embeddings import LearnedPositions, SinusoidalPositions, TokenEmbedding
+from models.embeddings import InputEmbedding, LearnedPositions, SinusoidalPositions, TokenEmbedding
 from models.masks import causal_allowed
 
 B, T, VOCAB, D_MODEL = 2, 5, 101, 8
@@ -41,6 +41,30 @@ def test_the_scale_of_2017_is_the_square_root_of_the_width():
     scaled.load_state_dict(plain.state_dict())
     ids = torch.randint(VOCAB, (B, T))
     assert_close(scaled(ids), math.sqrt(D_MODEL) * plain(ids))
+
+
+def test_a_scaled_table_starts_small_and_gives_vectors_of_the_size_of_a_position_s_code():
+    embedding = TokenEmbedding(1009, 64, scaled=True)
+    assert embedding.table.weight.std().item() == pytest.approx(1 / 8, rel=0.05)
+    assert embedding(torch.randint(1009, (B, T))).std().item() == pytest.approx(1, rel=0.2)
+
+
+def test_dropout_falls_on_the_sum_of_token_and_position():
+    embedding = InputEmbedding(TokenEmbedding(VOCAB, 256), SinusoidalPositions(256), dropout=0.25)
+    ids = torch.randint(VOCAB, (B, T))
+    whole, thinned = embedding.eval()(ids), embedding.train()(ids)
+    dropped = thinned == 0
+    assert dropped.float().mean().item() == pytest.approx(0.25, abs=0.05)
+    assert_close(thinned[~dropped], whole[~dropped] / 0.75)
+
+
+def test_positions_are_counted_from_the_offset_and_over_the_real_tokens():
+    tokens, positions = TokenEmbedding(VOCAB, D_MODEL), SinusoidalPositions(D_MODEL)
+    embedding = InputEmbedding(tokens, positions, dropout=0.0)
+    ids = torch.randint(VOCAB, (B, 2))
+    assert_close(embedding(ids, offset=3), tokens(ids) + positions(torch.tensor([3, 4])))
+    valid = torch.tensor([[False, False, True, True, True], [True] * 5])
+    assert_close(embedding(ids, valid=valid, offset=3), tokens(ids) + positions(torch.tensor([[1, 2], [3, 4]])))
 
 
 def test_the_sinusoidal_formula_of_section_3_2():
