@@ -45,6 +45,32 @@ def chain(operand: Operand) -> Iterator[Step]:
         now = source
 
 
+def axis_before(step: Step, axis: int) -> int | None:
+    """Which axis of the step's input became `axis` (both from the end); None where axes were made or merged."""
+    rank = len(step.after)
+    if len(step.before) != rank or step.maker.operator in MERGING:
+        return None
+    order = _order(step.maker, rank)
+    return axis if order is None else order[rank + axis] - rank
+
+
+def _order(maker: Maker, rank: int) -> list[int] | None:
+    """The axes that a transpose or permute puts in place of 0, 1, 2, ..."""
+    args, named = maker.args
+    given = [*args[1:], *named.values()]
+    if maker.operator in ("transpose", "swapaxes") and len(given) == 2:
+        order = list(range(rank))
+        i, j = given
+        order[i], order[j] = order[j], order[i]
+        return order
+    if maker.operator in ("mT", "t", "T"):
+        return [*range(rank - 2), rank - 1, rank - 2]
+    if maker.operator != "permute":
+        return None
+    dims = given[0] if len(given) == 1 else given
+    return [dim % rank for dim in dims]
+
+
 def source_of(operand: Operand) -> Operand:
     """The tensor at the far end of the chain: an input, a table, or whatever lies too far back."""
     for _ in range(FARTHEST):

@@ -16,6 +16,9 @@ from shapeflow.check.cause.suspects import layers_behind, mends_behind, widths_b
 from shapeflow.check.cause.swapping import applied
 from shapeflow.dims.expr import Expr
 
+VIEWS = frozenset("getitem narrow to float type_as expand unsqueeze view transpose permute contiguous clone".split())
+"""What a table goes through and still is one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Side:
@@ -72,8 +75,10 @@ def _text(call: Call, name: str, operand: Operand) -> str:
 def _table_too_short(call: Call, left: Side, right: Side, axes: list[int]) -> Cause | None:
     """A slice of a table stops at its end: `self.pe[:, :T]` has 20 rows at most."""
     for table, other in ((right, left), (left, right)):
-        source = source_of(table.operand)
-        step = next(chain(table.operand), None)
+        source, steps = source_of(table.operand), list(chain(table.operand))
+        step = steps[0] if steps else None
+        if any(each.maker.operator not in VIEWS for each in steps):
+            continue
         whole = table.operand.kind in ("parameter", "buffer")
         sliced = step is not None and (step.maker.operator in ("getitem", "narrow") or not step.resizes)
         if source.kind not in ("parameter", "buffer") or not (sliced or whole) or not source.path:
@@ -160,9 +165,16 @@ def _resized(call: Call, left: Side, right: Side, axes: list[int]) -> Cause:
     """A layer on one side gives another size: the last one that does, on the side that is wrong."""
     message = f"{left}, {right}"
     wrong, true = (left, right) if _wrong_first(call, left, right, axes) else (right, left)
-    repairs = [*_repairs(call, wrong, true, axes, message)]
+    sides = [(wrong, true)]
     if not true.given and not _promised(call, wrong, true, axes):
-        repairs += _repairs(call, true, wrong, axes, message)
+        sides.append((true, wrong))
+    found = [
+        repair
+        for resizing in (True, False)
+        for one, other in sides
+        for repair in _repairs(call, one, other, axes, message, resizing=resizing)
+    ]
+    repairs = list(dict.fromkeys(found))
     dims = names_in(*(each for axis in reversed(axes) for each in (left.operand.dims[axis], right.operand.dims[axis])))
     if source_of(wrong.operand).kind == "input" and not any(layers_behind(call.root, wrong.operand)):
         return _unprojected(call, wrong, true, axes, message, dims, repairs)
@@ -173,14 +185,12 @@ def _resized(call: Call, left: Side, right: Side, axes: list[int]) -> Cause:
     return Cause(f"{message}: {_differ(axes, left.operand, right.operand)}", "", dims, call.location)
 
 
-def _repairs(call: Call, wrong: Side, true: Side, axes: list[int], message: str) -> list[Repair]:
+def _repairs(call: Call, wrong: Side, true: Side, axes: list[int], message: str, *, resizing: bool) -> list[Repair]:
     target = {axis: true.operand.dims[axis] for axis in axes}
-    channels = -wrong.operand.rank + 1
-    width = [axis for axis in axes if axis in (channels, -1)]
     found: list[Repair] = []
-    if len(axes) == 1 and width:
-        found += widths_behind(call.root, wrong.operand, wrong.operand.rank + axes[0], target[axes[0]], message)
-    return found + mends_behind(call.root, wrong.operand, target, message)
+    if len(axes) == 1:
+        found += widths_behind(call.root, wrong.operand, axes[0], target[axes[0]], message)
+    return found + mends_behind(call.root, wrong.operand, target, message, resizing=resizing)
 
 
 def _unprojected(

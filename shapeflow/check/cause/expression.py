@@ -129,6 +129,8 @@ def _nodes(source: str) -> dict[Positions, ast.expr]:
         return {}
     found: dict[Positions, ast.expr] = {}
     for node in ast.walk(tree):
+        if isinstance(node, ast.AugAssign):  # `out += x` is a sum like any other
+            node = ast.copy_location(ast.BinOp(node.target, node.op, node.value), node)
         if isinstance(node, ast.expr):
             found.setdefault((node.lineno, node.end_lineno or 0, node.col_offset, node.end_col_offset or 0), node)
     return found

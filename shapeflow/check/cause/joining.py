@@ -57,10 +57,16 @@ def _texts(call: Call, count: int) -> tuple[list[str], bool]:
 
 
 def _first_pair(tensors: list[Operand], dim: int, operator: str) -> tuple[int, int] | None:
-    for index, each in enumerate(tensors[1:], 1):
-        if each.rank != tensors[0].rank or _differing(tensors[0], each, dim, operator):
-            return 0, index
-    return None
+    """Two that do not fit; of three or more the first is the one that fits the fewest others."""
+
+    def fits(a: int, b: int) -> bool:
+        return tensors[a].rank == tensors[b].rank and not _differing(tensors[a], tensors[b], dim, operator)
+
+    everyone = range(len(tensors))
+    friends = [sum(fits(a, b) for b in everyone if b != a) for a in everyone]
+    odd = min(everyone, key=lambda at: friends[at])
+    other = next((at for at in everyone if at != odd and not fits(odd, at)), None)
+    return None if other is None else (odd, other)
 
 
 def _differing(a: Operand, b: Operand, dim: int, operator: str) -> list[int]:

@@ -42,7 +42,9 @@ class Layer:
     def written(self, **changes: str) -> str:
         """Its constructor's call, as the source has it but for `changes`."""
         call = written_call(self.root, self.path)
-        return call.changed(**changes) if call is not None else _spelt(self.module, changes)
+        if call is None or (call.open and any(call.argument(name) is None for name in changes)):
+            return _spelt(self.module, changes)
+        return call.changed(**changes)
 
     def repair(self, message: str = "", text: dict[str, str] | None = None, /, **changes: Any) -> Repair:
         """The layer with other arguments; `text` is how they are written, where not as plain values."""

@@ -89,7 +89,7 @@ def _wrong_size(call: Call, name: str, given: Operand, takes: Expr, layer: Layer
     if size == layer.attribute("out_features"):
         swapped = f"{message} and gives {size}: its arguments are swapped"
         back = layer.repair(swapped, in_features=size, out_features=layer.attribute("in_features"))
-        repairs = [back, *repairs] if _gives(call, takes) else [right, back, *repairs[1:]]
+        repairs = [back, *repairs] if _gives(call, takes, layer) else [right, back, *repairs[1:]]
     first = repairs[0]
     return Cause(first.message, first.fix, dims, first.location or call.location, candidates=tuple(repairs))
 
@@ -97,7 +97,8 @@ def _wrong_size(call: Call, name: str, given: Operand, takes: Expr, layer: Layer
 def _made_of(given: Operand, layer: Layer | None) -> tuple[str, str]:
     """How the last axis came about, as a formula (`10 * 7 * 7`), and what to say of it."""
     merged, joined = merged_from(given), joined_from(given)
-    if merged and str(given.dims[-1]) != factors_text(merged):
+    merged = tuple(dim for dim in merged if not same(dim, 1))
+    if len(merged) > 1:
         return factors_text(merged, " * "), "flatten is right, in_features is not"
     if joined:
         return " + ".join(map(str, joined)), "the parts of the cat add up, in_features is wrong"
@@ -113,9 +114,14 @@ def _made_of(given: Operand, layer: Layer | None) -> tuple[str, str]:
     return "", "in_features is wrong"
 
 
-def _gives(call: Call, takes: Expr) -> bool:
-    """Whether nothing speaks against a result as wide as the input was to be: swapped arguments."""
-    return call.promised is None or any(same(dim, takes) for dim in call.promised)
+def _gives(call: Call, takes: Expr, layer: Layer) -> bool:
+    """Whether a result as wide as the input was to be is what somebody else waits for: swapped arguments."""
+    if call.promised is not None and any(same(dim, takes) for dim in call.promised):
+        return True
+    names = ("in_features", "in_channels", "num_features", "normalized_shape", "input_size")
+    others = [module for module in layer.root.modules() if module is not layer.module]
+    wanted = number(takes)
+    return any(getattr(each, name, None) in (wanted, (wanted,)) for each in others for name in names)
 
 
 def _depends(call: Call, layer: Layer, message: str, given: Operand) -> Cause:

@@ -12,6 +12,7 @@ from typing import Any
 from shapeflow.check.cause.call import Call, Operand, factors_text, names_in, number, product, same
 from shapeflow.check.cause.norm import nearest_divisor
 from shapeflow.check.cause.result import Cause
+from shapeflow.check.cause.suspects import widths_behind
 from shapeflow.check.cause.swapping import applied
 from shapeflow.check.cause.syntax import Source
 from shapeflow.dims.expr import Expr
@@ -37,6 +38,7 @@ def reshape(call: Call) -> Cause | None:
         _indivisible(call, given, left, asked)
         or _fixed_batch(call, given, wanted)
         or _other_sample(call, given, closed, open_axis)
+        or _wrong_width(call, given, left, asked, open_axis)
         or _plain(call, given, have, wanted)
     )
 
@@ -162,6 +164,23 @@ def _other_sample(call: Call, given: Operand, closed: Wanted, open_axis: bool) -
     written = f"{text} = {total}" if text not in ("", str(total)) else str(total)
     message = f"{call.operator} asks for {written} numbers, one sample of {given} has {shown}"
     return Cause(message, applied(call.text("input"), ".flatten(1)"), names_in(total, sample), call.location)
+
+
+def _wrong_width(call: Call, given: Operand, left: Expr, asked: Wanted, open_axis: bool) -> Cause | None:
+    """A layer in front gives another width than the one that is split: 584 for `3 * 3 * 64`."""
+    width, split = number(given.dims[-1]), number(product(size for size, _ in asked))
+    if width is None or not same(left, width) or not split or not asked:
+        return None
+    wanted = max(1, round(width / split)) * split if open_axis else split
+    shown = factors_text(size for size, _ in asked)
+    told = f"{shown} = {split}" if len(asked) > 1 else shown
+    message = f"{call.operator} splits {width}, the last axis of {given}, by {told}"
+    repairs = widths_behind(call.root, given, -1, Expr.const(wanted), message)
+    if not repairs:
+        return None
+    first = repairs[0]
+    where = first.location or call.location
+    return Cause(first.message, first.fix, names_in(width, split), where, candidates=tuple(repairs))
 
 
 def _plain(call: Call, given: Operand, have: tuple[Expr, ...], wanted: Wanted) -> Cause:

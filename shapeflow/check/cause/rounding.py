@@ -22,7 +22,11 @@ def rounded(call: Call, message: str, axes: list[int], left: Named, right: Named
     dims = names_in(*(size for axis in axes for size in (up.dims[axis], whole.dims[axis])))
     names = [name for name in dims if not name.isdigit()]
     target = {axis - up.rank: whole.dims[axis] for axis in axes}
-    repairs = [*_inexact(call, up, message), *mends_behind(call.root, up, target, message)]
+    back = {axis: up.dims[axis] for axis in target}
+    repairs = _inexact(call, up, message)
+    for resizing in (True, False):
+        repairs += mends_behind(call.root, up, target, message, resizing=resizing)
+        repairs += mends_behind(call.root, whole, back, message, resizing=resizing)
     if repairs and (not names or _inexact(call, up, message)):
         where = repairs[0].location or call.location
         return Cause(repairs[0].message, repairs[0].fix, dims, where, candidates=tuple(dict.fromkeys(repairs)))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from torch import nn
 from torch.nn.modules import pooling
 
 from shapeflow.check.cause.call import Operand, number, same
-from shapeflow.check.cause.chain import Step, chain
+from shapeflow.check.cause.chain import Step, axis_before, chain
 from shapeflow.check.cause.layer import Layer, layer_at
 from shapeflow.check.cause.result import Repair
 from shapeflow.dims.expr import Expr
@@ -27,57 +27,76 @@ Target = Mapping[int, Expr]
 
 def layers_behind(root: nn.Module | None, operand: Operand) -> Iterator[tuple[Layer, Step]]:
     """The layers that resize, on the way to a tensor, the last first."""
-    if root is None:
-        return
-    seen: set[str] = set()
-    for step in chain(operand):
-        layer = layer_at(root, step.maker.path, *WIDTH, *POOLS, nn.RNNBase)
-        if layer is not None and layer.path not in seen:
-            seen.add(layer.path)
+    for layer, step, _ in _on_the_way(root, operand, ()):
+        if layer is not None:
             yield layer, step
+
+
+def _on_the_way(
+    root: nn.Module | None, operand: Operand, axes: Iterable[int]
+) -> Iterator[tuple[Layer | None, Step, tuple[int, ...]]]:
+    """Each step, with its layer (at the layer's last step), and where the axes (from the end) were behind it."""
+    seen: set[str] = set()
+    now: tuple[int | None, ...] = tuple(axes)
+    for step in chain(operand) if root is not None else ():
+        path = step.maker.path
+        layer = None if path in seen else layer_at(root, path, *WIDTH, *POOLS, nn.RNNBase)
+        seen.add(path)
+        known = tuple(axis for axis in now if axis is not None)
+        if len(known) < len(now):
+            return
+        yield layer, step, known
+        if now:
+            now = tuple(axis_before(step, axis) for axis in known)
 
 
 def widths_behind(root: nn.Module | None, operand: Operand, axis: int, size: Expr, message: str = "") -> list[Repair]:
     """The last layer that decides the width of this axis, with the width `size`."""
-    wanted = number(size)
-    for layer, step in layers_behind(root, operand) if wanted is not None else ():
-        attribute = next((name for kind, name in WIDTH.items() if isinstance(layer.module, kind)), None)
-        if attribute is None:
+    wanted, length = number(size), operand.dims[axis]
+    place = axis - operand.rank if axis >= 0 else axis
+    for layer, step, (now,) in _on_the_way(root, operand, (place,)) if wanted is not None else ():
+        kinds = [kind for kind in WIDTH if layer is not None and isinstance(layer.module, kind)]
+        if layer is None or not kinds:
             continue
-        decides = len(step.after) == operand.rank and step.after[axis] is operand.dims[axis]
-        if not decides or layer.attribute(attribute) != number(operand.dims[axis]):
+        own = -len(step.after) + 1 if kinds[0] in CONVS + TRANSPOSED else -1
+        attribute = WIDTH[kinds[0]]
+        if now != own or step.after[now] is not length or layer.attribute(attribute) != number(length):
             return []
         told = f"{message}: " if message else ""
-        return [layer.repair(f"{told}{layer} gives {layer.attribute(attribute)}, not {size}", **{attribute: wanted})]
+        return [layer.repair(f"{told}{layer} gives {length}, not {size}", **{attribute: wanted})]
     return []
 
 
-def mends_behind(root: nn.Module | None, operand: Operand, target: Target, message: str) -> list[Repair]:
-    """Repairs of the layers behind a tensor that give its axes (from the end: -1, -2) the sizes of `target`."""
-    if min(target) < 2 - operand.rank:  # channels are no matter of strides
-        return []
+def mends_behind(
+    root: nn.Module | None, operand: Operand, target: Target, message: str, *, resizing: bool = True
+) -> list[Repair]:
+    """Repairs of the layers behind a tensor that give its axes (from the end: -1, -2) the sizes of `target`.
+
+    `resizing`: only of layers that change the size of one of the axes now; otherwise of the others too.
+    """
     after: list[nn.Module] = []
     found: list[Repair] = []
-    behind = {layer.path: (layer, step) for layer, step in layers_behind(root, operand)}
-    for step in chain(operand):
-        layer, _ = behind.pop(step.maker.path, (None, None))
+    sizes = tuple(target.values())
+    for layer, step, axes in _on_the_way(root, operand, target):
         if layer is not None and isinstance(layer.module, CONVS + TRANSPOSED + POOLS):
-            found += _mends(layer, step, target, after, message)
+            if len(step.before) != len(step.after) or min(axes) < 2 - len(step.after):
+                break  # channels are no matter of strides
+            if not resizing or any(step.before[axis] is not step.after[axis] for axis in axes):
+                found += _mends(layer, step, dict(zip(axes, sizes, strict=True)), after, message)
             after.insert(0, layer.module)
-        elif step.resizes and _reshapes(step, target):
+        elif any(_changes(step, axis) for axis in axes):
             break
     return found
 
 
-def _reshapes(step: Step, target: Target) -> bool:
-    """Whether an operator other than a known layer changed one of the axes."""
-    return len(step.before) != len(step.after) or any(step.before[axis] is not step.after[axis] for axis in target)
+def _changes(step: Step, axis: int) -> bool:
+    """Whether an operator other than a known layer gave the axis another size."""
+    before = axis_before(step, axis)
+    return before is None or step.before[before] is not step.after[axis]
 
 
 def _mends(layer: Layer, step: Step, target: Target, after: list[nn.Module], message: str) -> Iterator[Repair]:
     """The arguments of one layer that lead to the target through the layers behind it, by the formulas of torch."""
-    if len(step.before) != len(step.after):
-        return
     for name, value in _options(layer.module):
         changed = {**_hyper(layer.module), name: value}
         if all(_reaches(step.before[axis], layer.module, changed, after, axis, size) for axis, size in target.items()):

@@ -39,6 +39,11 @@ class Written:
         shown += [f"{name}={text}" for name, text in waiting.items()]
         return f"{self._source(self.call.func)}({', '.join(shown)})"
 
+    @property
+    def open(self) -> bool:
+        """Whether arguments come out of a dictionary (`**kwargs`), any of them perhaps."""
+        return any(each.arg is None for each in self.call.keywords)
+
     def argument(self, name: str) -> str | None:
         """The text of one argument, None where it is left out."""
         return next((self._source(value) for each, _, value in self._arguments() if each == name), None)
