@@ -57,6 +57,13 @@ def test_equal_logits_are_ranked_by_id():
     assert (next_token_probabilities(torch.zeros(1, 5), top_p=0.35) > 0).tolist() == [[True, True, False, False, False]]
 
 
+def test_equal_logits_are_ranked_by_id_in_a_vocabulary_of_any_size():
+    logits = torch.randint(2, (4, 1009)).float()
+    kept = next_token_probabilities(logits, top_k=5) > 0
+    for row, marks in zip(logits, kept, strict=True):
+        assert marks.nonzero()[:, 0].tolist() == row.nonzero()[:5, 0].tolist()
+
+
 def test_the_order_is_temperature_then_top_k_then_top_p():
     # Within the top 2 the first id has 0.731 of the mass: enough for 0.7, while of the whole it has but 0.644.
     assert (next_token_probabilities(LOGITS, top_k=2, top_p=0.7) > 0).sum() == 1
@@ -134,6 +141,7 @@ def test_an_end_marker_and_the_limit_are_different_reasons_to_stop():
     assert result.stops == (Stop.EOS, Stop.LENGTH)
     assert result.new_tokens() == ((1, 2, EOS), (1, 2, 3, 4, 5))
     assert result.ids.shape == (2, 6)
+    assert result.ids[0, 4:].tolist() == [EOS, EOS]  # filled up
     assert result.valid.tolist() == [[True, True, True, True, False, False], [True] * 6]
 
 
@@ -233,4 +241,12 @@ def test_prompts_of_unequal_length_continue_as_they_do_alone(cached):
 
 
 def test_generating_takes_no_gradients():
-    assert not generate(decoder(1), prompts(1), max_new_tokens=2).ids.requires_grad
+    model, seen = scripted([1, 2]), []
+
+    def watched(ids, **options):
+        seen.append(torch.is_grad_enabled())
+        return model(ids, **options)
+
+    generate(watched, prompts(1), max_new_tokens=2)
+    assert seen == [False, False]
+    assert torch.is_grad_enabled()

@@ -13,6 +13,7 @@ from torch.testing import assert_close
 import shapeflow as sf
 from models import multi_head
 from models.cache import Cache
+from models.embeddings import SinusoidalPositions
 from models.masks import blocked, causal_allowed, padding_allowed
 from models.properties import batch_leaks, changed_positions, future_leaks
 from models.transformer import BASE, BIG, DecoderLayer, Encoder, EncoderLayer, Transformer, toy
@@ -207,6 +208,14 @@ def test_tied_matrices_are_one_and_untied_ones_three():
     assert count(untied) - count(tied) == 2 * vocab * d_model + vocab
 
 
+def test_both_streams_start_as_scaled_token_plus_sinusoidal_position():
+    model = toy(tied=False).eval()
+    ids, d_model = random_ids(T), model.config.d_model
+    code = SinusoidalPositions(d_model)(torch.arange(T))
+    for stack in (model.encoder, model.decoder):
+        assert_close(stack.embedding(ids), d_model**0.5 * stack.embedding.tokens.table(ids) + code)
+
+
 def test_dropout_stands_where_2017_has_it():
     model = Transformer(dataclasses.replace(toy().config, dropout=0.25))
     sites = [name for name, module in model.named_modules() if isinstance(module, nn.Dropout)]
@@ -259,11 +268,13 @@ def test_no_sequence_reads_another_of_the_batch():
     assert batch_leaks(model.encoder, random_ids(S, b=3)) == ()
 
 
-def test_padding_of_the_source_changes_nothing():
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_padding_of_the_source_changes_nothing(side):
     model = toy().eval()
     source, ids = random_ids(4), random_ids(T)
-    padded = torch.cat([source, random_ids(3)], dim=1)
-    valid = torch.arange(7).expand(B, 7) < 4
+    parts = [source, random_ids(3)] if side == "right" else [random_ids(3), source]
+    padded = torch.cat(parts, dim=1)
+    valid = torch.arange(7).expand(B, 7) < 4 if side == "right" else torch.arange(7).expand(B, 7) >= 3
     assert_close(model(padded, ids, source_valid=valid), model(source, ids))
     assert not torch.allclose(model(padded, ids), model(source, ids), atol=1e-3)
 
