@@ -29,7 +29,7 @@ class Stop(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """What came of a batch of prompts. `ids` holds prompt and continuation; a row that ended early is filled with its EOS."""
+    """What came of a batch of prompts: prompt and continuation in `ids`, an early end filled up with its EOS."""
 
     ids: Int[Tensor, "B T"]
     valid: Bool[Tensor, "B T"]  # True = a token of prompt or continuation, its EOS included
