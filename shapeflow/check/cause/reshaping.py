@@ -33,9 +33,9 @@ def reshape(call: Call) -> Cause | None:
         return _not_contiguous(call, given)
     open_axis = any(size == -1 for size, _ in wanted)
     closed = [(size, text) for size, text in wanted if not (isinstance(size, int) and size == -1)]
-    left, asked = _cancelled(have, closed)
+    left, asked = _matched(have, closed)
     return (
-        _indivisible(call, given, left, asked)
+        _indivisible(call, given, *_divided(left, asked))
         or _fixed_batch(call, given, wanted)
         or _other_sample(call, given, closed, open_axis)
         or _wrong_width(call, given, left, asked, open_axis)
@@ -78,8 +78,8 @@ def _texts(call: Call, first: int, count: int) -> list[str]:
     return [call.expression.of(each) for each in written]
 
 
-def _cancelled(have: tuple[Expr, ...], wanted: Wanted) -> tuple[Expr, Wanted]:
-    """What is left of both sides once equal sizes, and numbers that divide, are gone."""
+def _matched(have: tuple[Expr, ...], wanted: Wanted) -> tuple[Expr, Wanted]:
+    """What is left of both sides once equal sizes are gone."""
     rest, asked = list(have), []
     for size, text in wanted:
         match = next((index for index, dim in enumerate(rest) if same(dim, size)), None)
@@ -87,7 +87,12 @@ def _cancelled(have: tuple[Expr, ...], wanted: Wanted) -> tuple[Expr, Wanted]:
             asked.append((size, text))
         else:
             del rest[match]
-    left = product(rest)
+    return product(rest), asked
+
+
+def _divided(left: Expr, asked: Wanted) -> tuple[Expr, Wanted]:
+    """What is left once numbers that divide are gone, as long as more than two are there: 30 and (4, 7) of 90."""
+    asked = list(asked)
     for size, text in list(asked):
         known, total = number(size), number(left)
         if known is not None and total is not None and known > 0 and total % known == 0 and len(asked) > 2:
@@ -115,7 +120,7 @@ def _indivisible(call: Call, given: Operand, left: Expr, asked: Wanted) -> Cause
     message = f"{call.operator}: {count} * ({total}//{count} = {each}) = {count * each}, not {total}"
     known = name.isidentifier()
     fix = f"{name}={right} ({total} % {right} == 0)" if known else f"{right} instead of {count}"
-    width = _divided(call, asked[1 - at][1], name)
+    width = _quotient_of(call, asked[1 - at][1], name)
     if known:
         fix += f", and assert {width or total} % {name} == 0 in __init__"
     return Cause(f"{message}: {text} does not divide {total}", fix, names_in(total, count * each), call.location)
@@ -129,7 +134,7 @@ def _is_count(asked: Wanted, sizes: list[Any], total: int) -> bool:
     return total // sizes[0] == sizes[1]
 
 
-def _divided(call: Call, text: str, count: str) -> str:
+def _quotient_of(call: Call, text: str, count: str) -> str:
     """What the constructor divides: `width` of `self.head_dim = width // heads`."""
     owner = call.root if call.module is None else call.module
     source = Source.of(type(owner)) if owner is not None else None

@@ -27,7 +27,7 @@ def rounded(call: Call, message: str, axes: list[int], left: Named, right: Named
     for resizing in (True, False):
         repairs += mends_behind(call.root, up, target, message, resizing=resizing)
         repairs += mends_behind(call.root, whole, back, message, resizing=resizing)
-    if repairs and (not names or _inexact(call, up, message)):
+    if repairs and (not names or not _grows(up) or _inexact(call, up, message)):
         where = repairs[0].location or call.location
         return Cause(repairs[0].message, repairs[0].fix, dims, where, candidates=tuple(dict.fromkeys(repairs)))
     if not _grows(up):

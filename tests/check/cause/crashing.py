@@ -442,3 +442,39 @@ def distance(a: Float[Tensor, "B T C"], b: Float[Tensor, "B C T"]) -> Float[Tens
 
 def stacked(a: Float[Tensor, "B T 4"], b: Float[Tensor, "B T 5"]) -> Float[Tensor, "..."]:
     return torch.stack((a, b))
+
+
+class SplitWidth(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.qkv = nn.Linear(32, 90)
+
+    def forward(self, x):
+        b, t, _ = x.shape
+        return self.qkv(x).reshape(b, t, 3, 4, 8)
+
+
+class Mixer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.tokens = nn.Linear(49, 57)
+
+    def forward(self, x):
+        x += self.tokens(x.transpose(1, 2)).transpose(1, 2)
+        return x
+
+
+class Inception(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.branches = nn.ModuleList(
+            [nn.Conv2d(8, 4, 1), nn.Conv2d(8, 4, 3, padding=1), nn.Conv2d(8, 4, 5, padding=1)]
+        )
+
+    def forward(self, x):
+        return torch.cat([branch(x) for branch in self.branches], 1)
+
+
+class FixedBatch(nn.Module):
+    def forward(self, x):
+        return x.view(32, -1)
