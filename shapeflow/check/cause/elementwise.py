@@ -86,13 +86,14 @@ def _table_too_short(call: Call, left: Side, right: Side, axes: list[int]) -> Ca
         rows, needed = table.operand.dims[axes[0]], other.operand.dims[axes[0]]
         if number(rows) is None or not any(same(rows, dim) for dim in source.dims) or not (sliced or needed.symbols):
             continue
-        names = " ".join(sorted(symbol.name for symbol in needed.symbols)) or "the length"
+        names = " ".join(sorted(symbol.name for symbol in needed.symbols))
         at = (
             f" = {other.operand.sizes[axes[0]]}" if needed.constant is None and other.operand.sizes[axes[0]] > 0 else ""
         )
         end = ": the slice stops at the end of the table" if sliced else ""
         message = f"table '{source.path}' has {rows} rows, {other.text} has {needed}{at}{end}"
-        fix = f"size '{source.path}' for the longest {names} you accept, and declare {names}<={rows} or what it becomes"
+        declared = f", and declare {names}<={rows} or what it becomes" if names else f": {rows} are too few"
+        fix = f"size '{source.path}' for the longest {names or 'input'} you accept{declared}"
         return Cause(message, fix, names_in(needed), call.location)
     return None
 

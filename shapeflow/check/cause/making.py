@@ -154,7 +154,8 @@ class _Reader:
         if base is None:
             return None
         operator = "view" if base.numel() == tensor.numel() else "getitem"
-        return Maker(operator, "", "", None, ((), {}), lambda: (self.operand(base),))
+        inputs = (self.operand(base),)  # made now: a call keeps no tensor alive
+        return Maker(operator, "", "", None, ((), {}), lambda: inputs)
 
     def maker(self, record: Record) -> Maker | None:
         if record.kind != "operator":
