@@ -28,7 +28,7 @@ def convolution(call: Call) -> Cause | None:
     gets = given.dims[axis]
     if same(gets, takes):
         return _kernel_too_large(call, name, given, weight)
-    if given.rank == weight.rank - 1 and same(takes, 1) and not same(given.dims[0], 1):
+    if axis == 0 and (number(gets) is None or same(takes, 1)):
         return _wrong_rank(call, name, given, weight.rank, takes)
     if axis == 1 and same(given.dims[-1], takes):
         message = f"{name} takes {takes} channels on axis 1, gets {valued(gets)}: {given} has its channels last"
@@ -64,7 +64,7 @@ def _wrong_channels(call: Call, name: str, given: Operand, axis: int, takes: Exp
     dims, size = names_in(gets, takes), number(gets)
     if layer is None or size is None:
         return Cause(message, "", dims, call.location)
-    right = layer.repair(f"{message}: in_channels is wrong", in_channels=size)
+    right = layer.repair(f"{message}: in_channels is wrong", **_taking(layer, size))
     repairs = [right, *widths_behind(layer.root, given, axis, takes, message)]
     if size == layer.attribute("out_channels"):
         swapped = f"{message}, and gives {size}: its arguments are swapped"
@@ -73,6 +73,14 @@ def _wrong_channels(call: Call, name: str, given: Operand, axis: int, takes: Exp
             repairs[0], repairs[1] = repairs[1], repairs[0]
     first = repairs[0]
     return Cause(first.message, first.fix, dims, first.location or call.location, candidates=tuple(repairs))
+
+
+def _taking(layer: Layer, size: int) -> dict[str, int]:
+    """The arguments with which it takes `size` channels: a depthwise one has as many groups."""
+    channels, groups = layer.attribute("in_channels"), layer.attribute("groups")
+    if groups == 1 or groups != channels:
+        return {"in_channels": size}
+    return {"in_channels": size, "out_channels": layer.attribute("out_channels") // channels * size, "groups": size}
 
 
 def _reads_next(call: Call, takes: Expr) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shapeflow.check.cause.call import Call, Dims, Operand, names_in, number, same
-from shapeflow.check.cause.chain import chain, source_of
+from shapeflow.check.cause.chain import SEVERAL, chain, source_of
 from shapeflow.check.cause.result import Cause, Repair
 from shapeflow.check.cause.rounding import rounded
 from shapeflow.check.cause.suspects import layers_behind, mends_behind, widths_behind
@@ -34,6 +34,15 @@ class Side:
     def given(self) -> bool:
         """Whether it is an input as it came, whose declared shape is taken as true."""
         return self.operand.kind == "input"
+
+
+BROADCASTING = ("broadcast", "must match the size", "must be the same as", "same size")
+"""What torch says of shapes that do not fit side by side."""
+
+
+def broadcasts(call: Call) -> bool:
+    """Whether the operator lays its tensors side by side: by its name, or by what torch says."""
+    return call.operator in SEVERAL or any(text in call.error for text in BROADCASTING)
 
 
 def elementwise(call: Call) -> Cause | None:
@@ -104,6 +113,11 @@ def _unaligned(call: Call, left: Side, right: Side) -> Cause | None:
     rank, missing = small.operand.rank, great.operand.rank - small.operand.rank
     if not missing or not rank:
         return None
+    inside = (great.operand.dims[0], *great.operand.dims[missing + 1 :])
+    if rank > 1 and all(same(a, b) for a, b in zip(small.operand.dims, inside, strict=True)):
+        index = ", ".join([":"] + ["None"] * missing + [":"] * (rank - 1))
+        message = f"{left}, {right}: {small.text} has no axis between its first and the others"
+        return Cause(message, f"{small.text}[{index}]", names_in(*small.operand.dims), call.location)
     for behind in range(missing, 0, -1):
         over = great.operand.dims[missing - behind : great.operand.rank - behind]
         if all(same(a, b) for a, b in zip(small.operand.dims, over, strict=True)):
@@ -177,7 +191,8 @@ def _resized(call: Call, left: Side, right: Side, axes: list[int]) -> Cause:
     ]
     repairs = list(dict.fromkeys(found))
     dims = names_in(*(each for axis in reversed(axes) for each in (left.operand.dims[axis], right.operand.dims[axis])))
-    if source_of(wrong.operand).kind == "input" and not any(layers_behind(call.root, wrong.operand)):
+    straight = source_of(wrong.operand).kind == "input" and not true.given
+    if straight and not any(layers_behind(call.root, wrong.operand)):
         return _unprojected(call, wrong, true, axes, message, dims, repairs)
     if repairs:
         first = repairs[0]

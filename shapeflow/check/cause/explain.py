@@ -16,13 +16,13 @@ from torch import nn
 from shapeflow.check.cause.call import Call
 from shapeflow.check.cause.classes import class_loss
 from shapeflow.check.cause.convolution import convolution
-from shapeflow.check.cause.elementwise import elementwise
+from shapeflow.check.cause.elementwise import broadcasts, elementwise
 from shapeflow.check.cause.embedding import embedding
 from shapeflow.check.cause.fallback import fallback, first_sentence
 from shapeflow.check.cause.indexing import gather, index, no_such_axis
 from shapeflow.check.cause.joining import join
 from shapeflow.check.cause.linear import linear
-from shapeflow.check.cause.multi_head import multi_head
+from shapeflow.check.cause.multi_head import multi_head, transformer
 from shapeflow.check.cause.norm import channel_norm, layer_norm
 from shapeflow.check.cause.products import attention, einsum, matmul
 from shapeflow.check.cause.recurrent import recurrent
@@ -34,6 +34,7 @@ Family = Callable[[Call], Cause | None]
 
 BY_MODULE: dict[type[nn.Module], Family] = {
     nn.MultiheadAttention: multi_head,
+    nn.Transformer: transformer,
     nn.RNNBase: recurrent,
     nn.RNNCellBase: recurrent,
     nn.modules.batchnorm._NormBase: channel_norm,
@@ -78,7 +79,7 @@ def _by_family(call: Call) -> Cause | None:
             return found
     if call.operator in BY_OPERATOR:
         return BY_OPERATOR[call.operator](call)
-    return elementwise(call)
+    return elementwise(call) if broadcasts(call) else None
 
 
 def _details(call: Call, found: Cause) -> list[str]:

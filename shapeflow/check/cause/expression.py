@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from types import CodeType, TracebackType
+from typing import Any
 
 from shapeflow.check.cause.syntax import dotted
 from shapeflow.trace.source import is_tool
@@ -73,10 +74,24 @@ class Expression:
             return [function.value, *call.args]
         return list(call.args)
 
-    def replaced(self, node: ast.AST, text: str) -> str:
+    def replaced(self, node: ast.expr, text: str) -> str:
         """The expression with one part written otherwise."""
-        whole, part = self.text, self.of(node)
-        return whole.replace(part, text, 1) if part != whole else text
+        whole = self.node
+        if whole.lineno != whole.end_lineno or node.end_col_offset is None:
+            return ast.unparse(_Replacing(node, text).visit(ast.parse(self.text, mode="eval").body))
+        line = self.text.encode()  # columns count bytes
+        start, end = node.col_offset - whole.col_offset, node.end_col_offset - whole.col_offset
+        return (line[:start] + text.encode() + line[end:]).decode()
+
+
+class _Replacing(ast.NodeTransformer):
+    """Puts another expression in place of those that read like `node`."""
+
+    def __init__(self, node: ast.expr, text: str) -> None:
+        self.dump, self.new = ast.dump(node), ast.parse(text, mode="eval").body
+
+    def visit(self, node: ast.AST) -> Any:
+        return self.new if ast.dump(node) == self.dump else self.generic_visit(node)
 
 
 def _is_namespace(node: ast.expr) -> bool:

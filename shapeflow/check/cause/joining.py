@@ -37,6 +37,8 @@ def join(call: Call) -> Cause | None:
         and (found := rounded(call, message, axes, (left, a), (right, b)))
     ):
         return found
+    if (found := _single(call, message, axes, (left, a), (right, b))) is not None:
+        return found
     if call.operator != "stack" and len(axes) == 1:
         where = axes[0] - a.rank if axes[0] == a.rank - 1 else axes[0]
         joined = f"torch.{call.operator}(({', '.join(names)}), dim={where})"
@@ -44,6 +46,19 @@ def join(call: Call) -> Cause | None:
         return Cause(why, joined if known else f"dim={where}", dims, call.location)
     told = ", ".join(f"axis {axis} is {a.dims[axis]} and {b.dims[axis]}" for axis in axes)
     return Cause(f"{message}: {told}", "", dims, call.location)
+
+
+def _single(
+    call: Call, message: str, axes: list[int], left: tuple[str, Operand], right: tuple[str, Operand]
+) -> Cause | None:
+    """A token of batch one beside a batch: cat does not broadcast."""
+    for (text, small), (other, great) in ((left, right), (right, left)):
+        if all(same(small.dims[axis], 1) for axis in axes):
+            sizes = [f"{other}.shape[{axis}]" if axis in axes else "-1" for axis in range(small.rank)]
+            dims = names_in(*(great.dims[axis] for axis in axes))
+            why = f"{message}: {call.operator} does not broadcast"
+            return Cause(why, f"{text}.expand({', '.join(sizes)})", dims, call.location)
+    return None
 
 
 def _texts(call: Call, count: int) -> tuple[list[str], bool]:

@@ -115,13 +115,15 @@ def _made_of(given: Operand, layer: Layer | None) -> tuple[str, str]:
 
 
 def _gives(call: Call, takes: Expr, layer: Layer) -> bool:
-    """Whether a result as wide as the input was to be is what somebody else waits for: swapped arguments."""
+    """Whether a result as wide as the input was to be is promised, or what the next layer takes: swapped arguments."""
     if call.promised is not None and any(same(dim, takes) for dim in call.promised):
         return True
-    names = ("in_features", "in_channels", "num_features", "normalized_shape", "input_size")
-    others = [module for module in layer.root.modules() if module is not layer.module]
-    wanted = number(takes)
-    return any(getattr(each, name, None) in (wanted, (wanted,)) for each in others for name in names)
+    names = ("in_features", "in_channels", "num_features", "input_size")
+    owner = layer.root.get_submodule(layer.path.rpartition(".")[0])
+    behind = list(owner.children())
+    behind = behind[behind.index(layer.module) + 1 :] if layer.module in behind else []
+    sizes = (getattr(each, name) for each in behind for name in names if hasattr(each, name))
+    return next(sizes, None) == number(takes)
 
 
 def _depends(call: Call, layer: Layer, message: str, given: Operand) -> Cause:

@@ -11,12 +11,13 @@ from typing import Any
 from torch import nn
 
 from shapeflow.check.cause.call import Call, Operand, names_in, number, same, valued
-from shapeflow.check.cause.layer import Layer, layer_of
+from shapeflow.check.cause.layer import Layer, layer_at, layer_of
 from shapeflow.check.cause.result import Cause
 from shapeflow.check.cause.suspects import widths_behind
 from shapeflow.check.cause.swapping import move_last, other_axis
 from shapeflow.dims.expr import Expr
 
+BLOCKS = (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)
 WIDTHS = {"query": "embed_dim", "key": "kdim", "value": "vdim"}
 
 
@@ -50,6 +51,8 @@ def _width(call: Call, layer: Layer, name: str, tensor: Operand, takes: int, *, 
     size = number(gets)
     if size is None:
         return Cause(message, "", dims, call.location)
+    if (block := _block(layer)) is not None:
+        return _of_block(call, block, name, tensor, takes, size)
     behind = widths_behind(layer.root, tensor, -1, Expr.const(takes), message)
     if name == "query":
         repairs = [*_embed(layer, message, size), *behind]
@@ -60,6 +63,34 @@ def _width(call: Call, layer: Layer, name: str, tensor: Operand, takes: int, *, 
         return Cause(message, "", dims, layer.location or call.location)
     first = repairs[0]
     return Cause(first.message, first.fix, dims, first.location or call.location, candidates=tuple(repairs))
+
+
+def _block(layer: Layer) -> Layer | None:
+    """The layer of a transformer that the attention is a part of, which has no kdim of its own."""
+    return layer_at(layer.root, layer.path.rpartition(".")[0], *BLOCKS)
+
+
+def _of_block(call: Call, block: Layer, name: str, tensor: Operand, takes: int, size: int) -> Cause:
+    dims = names_in(size, takes)
+    message = f"{block} takes {takes} features, gets {valued(tensor.dims[-1])} in {name}, the last axis of {tensor}"
+    if name == "query":
+        right = block.repair(f"{message}: d_model is wrong", d_model=size)
+        return Cause(right.message, right.fix, dims, right.location or call.location, candidates=(right,))
+    return Cause(f"{message}: it has one width for all", f"nn.Linear({size}, {takes}) in front", dims, call.location)
+
+
+def transformer(call: Call) -> Cause | None:
+    """The cause for nn.Transformer, which looks at its inputs before its layers do."""
+    layer = layer_of(call, nn.Transformer)
+    for name in ("src", "tgt"):
+        tensor, takes = call.tensor(name), None if layer is None else layer.attribute("d_model")
+        if layer is None or tensor is None or takes is None or same(tensor.dims[-1], takes):
+            continue
+        size = number(tensor.dims[-1])
+        message = f"{layer} takes {takes} features, gets {valued(tensor.dims[-1])} in {name}, the last axis of {tensor}"
+        fix = f"nn.Linear({size}, {takes}) in front" if size is not None else ""
+        return Cause(message, fix, names_in(tensor.dims[-1], takes), call.location)
+    return None
 
 
 def _embed(layer: Layer, message: str, size: int) -> list[Any]:
