@@ -15,7 +15,7 @@ from itertools import islice
 from types import CodeType, TracebackType
 from typing import Any
 
-from shapeflow.check.cause.syntax import dotted
+from shapeflow.check.cause.syntax import Function, dotted
 from shapeflow.trace.source import is_tool
 
 SYMBOLS: dict[type, str] = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "truediv", ast.MatMult: "matmul"}
@@ -73,6 +73,18 @@ class Expression:
         if isinstance(function, ast.Attribute) and function.attr != module and not _is_namespace(function.value):
             return [function.value, *call.args]
         return list(call.args)
+
+    def likewise(self, argument: str | None) -> list[str]:
+        """The names `x` of other calls `self.x(...)` in the same function that are given the same argument."""
+        functions = [each for each in ast.walk(ast.parse(self.source)) if isinstance(each, Function)]
+        around = [each for each in functions if each.lineno <= self.node.lineno <= (each.end_lineno or 0)]
+        nodes = list(ast.walk(around[-1])) if around else []
+        if any(isinstance(node, ast.Name) and node.id == argument and type(node.ctx) is ast.Store for node in nodes):
+            return []  # the name stands for another tensor in each line
+        calls = [node for node in nodes if isinstance(node, ast.Call) and node.args]
+        given = [node.func for node in calls if self.of(node.args[0]) == argument]
+        found = [each.attr for each in given if isinstance(each, ast.Attribute) and dotted(each.value) == "self"]
+        return list(dict.fromkeys(found))
 
     def replaced(self, node: ast.expr, text: str) -> str:
         """The expression with one part written otherwise."""

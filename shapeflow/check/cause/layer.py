@@ -47,7 +47,10 @@ class Layer:
         return call.changed(**changes)
 
     def repair(self, message: str = "", text: dict[str, str] | None = None, /, **changes: Any) -> Repair:
-        """The layer with other arguments; `text` is how they are written, where not as plain values."""
+        """The layer with other arguments; `text` is how they are written, where not as plain values.
+
+        The repair of one layer; `dataclasses.replace(..., also=...)` adds those with the same fault.
+        """
         shown = {name: _short(value) for name, value in changes.items()} | (text or {})
         return Repair(self.root, self.path, tuple(changes.items()), self.written(**shown), message, self.location)
 

@@ -6,6 +6,8 @@ fix: nn.Linear(10 * 7 * 7, 5)
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from torch import nn
 
 from shapeflow.check.cause.call import Call, Operand, factors_text, names_in, number, product, same, valued
@@ -84,7 +86,10 @@ def _wrong_size(call: Call, name: str, given: Operand, takes: Expr, layer: Layer
         return _depends(call, layer, message, given)
     known = formula and not any(char.isalpha() for char in formula)
     text = formula if known else str(size)
+    also = _likewise(call, layer)
+    reason += f", in {' and '.join(map(repr, also))} too" if also else ""
     right = layer.repair(f"{message}: {reason}", {"in_features": text}, in_features=size)
+    right = replace(right, also=tuple(also))
     repairs = [right, *widths_behind(layer.root, given, -1, takes, message)]
     if size == layer.attribute("out_features"):
         swapped = f"{message} and gives {size}: its arguments are swapped"
@@ -92,6 +97,17 @@ def _wrong_size(call: Call, name: str, given: Operand, takes: Expr, layer: Layer
         repairs = [back, *repairs] if _gives(call, takes, layer) else [right, back, *repairs[1:]]
     first = repairs[0]
     return Cause(first.message, first.fix, dims, first.location or call.location, candidates=tuple(repairs))
+
+
+def _likewise(call: Call, layer: Layer) -> list[str]:
+    """Paths of other layers that are given the same tensor in the same function, and take the same wrong width."""
+    if call.expression is None or not call.direct:
+        return []
+    before = layer.path.rpartition(".")[0]
+    paths = [f"{before}.{name}".lstrip(".") for name in call.expression.likewise(call.text("input", ""))]
+    others = [layer_at(layer.root, path, nn.Linear) for path in paths if path != layer.path]
+    width = layer.attribute("in_features")
+    return [each.path for each in others if each is not None and each.attribute("in_features") == width]
 
 
 def _made_of(given: Operand, layer: Layer | None) -> tuple[str, str]:

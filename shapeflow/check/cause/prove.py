@@ -16,6 +16,14 @@ from torch import nn
 from shapeflow.check.cause.result import Repair
 from shapeflow.check.cause.written import constructor
 
+BLOCKS = (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)
+KEPT_INSIDE: dict[str, Callable[[Any], Any]] = {
+    "d_model": lambda block: block.self_attn.embed_dim,
+    "nhead": lambda block: block.self_attn.num_heads,
+    "dim_feedforward": lambda block: block.linear1.out_features,
+    "batch_first": lambda block: block.self_attn.batch_first,
+}
+"""Arguments of torch's blocks that only their parts keep."""
 MOST = 12
 """No more repairs than this are tried."""
 
@@ -32,18 +40,24 @@ def prove(repairs: Iterable[Repair], run: Callable[[], bool]) -> Repair | None:
 @contextmanager
 def applied(repair: Repair) -> Iterator[bool]:
     """The model with the repaired layer in place of the old one; False where it cannot be built."""
-    old = _submodule(repair.root, repair.path)
-    new = None if old is None or not repair.path else _rebuilt(old, dict(repair.changes))
-    if old is None or new is None:
+    pairs = [(path, _submodule(repair.root, path)) for path in (repair.path, *repair.also)]
+    built = [(old, _rebuilt(old, dict(repair.changes))) for path, old in pairs if path and old is not None]
+    if len(built) < len(pairs) or any(new is None for _, new in built):
         yield False
         return
-    places = [(owner, name) for owner in repair.root.modules() for name, each in owner._modules.items() if each is old]
-    for owner, name in places:
+    places = [
+        (owner, name, old, new)
+        for old, new in built
+        for owner in repair.root.modules()
+        for name, each in owner._modules.items()
+        if each is old
+    ]
+    for owner, name, _, new in places:
         owner._modules[name] = new
     try:
         yield True
     finally:
-        for owner, name in places:
+        for owner, name, old, _ in places:
             owner._modules[name] = old
 
 
@@ -68,8 +82,10 @@ def _arguments(module: nn.Module) -> dict[str, Any] | None:
         if name in ("device", "dtype", "mode"):
             continue
         value = vars(module).get(name, parameter.default)
-        if name in ("bias", "weight"):
-            value = getattr(module, name, None) is not None
+        if name in KEPT_INSIDE and isinstance(module, BLOCKS):
+            value = KEPT_INSIDE[name](module)
+        elif name in ("bias", "weight"):
+            value = getattr(module, name, None) is not None or isinstance(module, BLOCKS)
         if value is parameter.empty:
             return None
         if name in ("kdim", "vdim") and value == getattr(module, "embed_dim", None):

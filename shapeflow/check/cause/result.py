@@ -18,7 +18,8 @@ from shapeflow.trace.result import Location
 class Repair:
     """Other arguments of a layer's constructor: `changes` are (name, value) pairs, `fix` is the call as it would read.
 
-    `message` and `location` say what was wrong if this repair is proved right.
+    `message` and `location` say what was wrong if this repair is proved right; `also` are paths of more layers with
+    the same fault, which are changed with it.
     """
 
     root: nn.Module = field(repr=False, compare=False)
@@ -27,6 +28,7 @@ class Repair:
     fix: str
     message: str = ""
     location: Location | None = None
+    also: tuple[str, ...] = ()
 
     @property
     def attribute(self) -> str:

@@ -478,3 +478,95 @@ class Inception(nn.Module):
 class FixedBatch(nn.Module):
     def forward(self, x):
         return x.view(32, -1)
+
+
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.TransformerEncoderLayer(64, 4, 128, batch_first=True)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+class WideMemory(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.TransformerDecoderLayer(32, 4, 64, batch_first=True)
+
+    def forward(self, x, memory):
+        return self.layer(x, memory)
+
+
+class Depthwise(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(12, 12, 3, groups=12)
+
+    def forward(self, x):
+        return self.conv(x)
+
+
+class ClassToken(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.token = nn.Parameter(torch.zeros(1, 1, 16))
+
+    def forward(self, x):
+        return torch.cat((self.token, x), dim=1)
+
+
+class MaskedScores(nn.Module):
+    def forward(self, scores, padding):
+        return scores.masked_fill(padding, float("-inf"))
+
+
+class Batched(nn.Module):
+    def forward(self, a, b):
+        return torch.bmm(a, b)
+
+
+class SameName(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(8, 8)
+        self.second = nn.Linear(8, 3)
+
+    def forward(self, x):
+        x = self.first(x)
+        x = self.second(x)
+        return x
+
+
+class FloatIndex(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.emb = nn.Embedding(10, 8)
+
+    def forward(self, x):
+        return self.emb(x)
+
+
+class LargeKernel(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 7)
+
+    def forward(self, x):
+        return self.conv(
+            x,
+        )
+
+
+class Lines(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(
+            8 * 7 * 7,
+            10,
+        )
+
+    def forward(self, x):
+        return self.head(
+            torch.relu(x),
+        )

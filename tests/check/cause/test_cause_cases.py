@@ -62,7 +62,7 @@ CAUSES = {
         ["view(B T 90)"],
     ),
     "13": (
-        "Linear 'k' takes 32, gets 48: in_features is wrong",
+        "Linear 'k' takes 32, gets 48: in_features is wrong, in 'v' too",
         "nn.Linear(48, 32)",
         ("48", "32"),
         [
@@ -142,6 +142,7 @@ def test_a_number_that_is_pinned_says_which(case):
         ("01", "head", (("in_features", 490),)),
         ("05", "stem", (("in_channels", 1),)),
         ("07", "conv2", (("stride", 1),)),
+        ("13", "k", (("in_features", 48),)),
         ("21", "up", (("output_padding", 1),)),
     ],
 )
