@@ -1,4 +1,4 @@
-"""The command line: `shapeflow trace | draw | params TARGET [INPUT ...]`.
+"""The command line: `shapeflow trace | draw | check | params TARGET [INPUT ...]`.
 
 Exit status: 0 fine, 1 problems found, 2 could not run. torch, and all that needs it, is imported by the
 commands, not here: `shapeflow --help` has to answer at once.
@@ -67,6 +67,10 @@ HintTexts = Annotated[
 AtTexts = Annotated[
     list[str] | None, typer.Option("--at", metavar="NAME=SIZE,...", help="Show these sizes beside the names.")
 ]
+Limit = Annotated[
+    float | None, typer.Option("--limit", min=0, metavar="SECONDS", help="Stop after this time, with what was found.")
+]
+Strict = Annotated[bool, typer.Option("--strict", help="Warnings too make the exit status 1.")]
 Depth = Annotated[int | None, typer.Option("--depth", min=0, help="Do not go deeper into modules than this.")]
 
 
@@ -136,6 +140,30 @@ def draw(
     with progress(f"drawing {path}"):
         save(traced.to_networkx(), path, depth=depth, sizes=sizes)
     print(path)
+
+
+@app.command()
+def check(
+    target: TargetText,
+    inputs: InputTexts = None,
+    with_: WithTexts = None,
+    hint: HintTexts = None,
+    limit: Limit = 60.0,
+    strict: Strict = False,
+) -> None:
+    """Tell for which sizes the shapes hold, and what is probably wrong."""
+    hints = parse_sizes(hint or [])
+    with progress("importing torch") as step:
+        found = _load(target, with_, step, has_inputs=bool(inputs))
+        from shapeflow.check.check import check as check_model
+        from shapeflow.check.text import render_rich
+
+        positional, named = parse_inputs(inputs or [], found.signature)
+        step(f"checking {target}")
+        report = check_model(found.value, *positional, hints=hints, limit=limit, progress=step, **named)
+    _print_notes(found.notes)
+    _stdout().print(render_rich(report), soft_wrap=True)
+    raise typer.Exit(int(not report.ok or (strict and any(each.level == "warning" for each in report.problems))))
 
 
 @app.command()

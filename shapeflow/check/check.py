@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from shapeflow.check.annotations import annotation_problems
 from shapeflow.check.crash import crash_problems
 from shapeflow.check.domain import domain_of
-from shapeflow.check.explore import Exploration, Explorer, deadline, declared_ranges
+from shapeflow.check.explore import MOST_RUNS, Exploration, Explorer, deadline, declared_ranges
 from shapeflow.check.problem import Problem, Report
 from shapeflow.check.rules import find_silent
 from shapeflow.check.sizes import Sizes
@@ -51,7 +52,9 @@ def check(
     problems = crash_problems(found, search)
     if attempt is not None:
         problems += annotation_problems(attempt, _sizes_of(found))
-        problems += find_silent(Trace(attempt))
+        problems = _merged(problems, list(find_silent(Trace(attempt))))
+    if not found.finished:
+        problems.append(_stopped(found, limit))
     return Report(
         name=subject.name,
         problems=_sorted(problems),
@@ -61,6 +64,29 @@ def check(
         seconds=time.monotonic() - start,
         finished=found.finished,
     )
+
+
+TOLD_BETTER = {"SF309": ("SF103",), "SF310": ("SF107", "SF103", "SF102")}
+"""Rules on the graph that know why what the runs showed happens: theirs is the message, the runs' is the witness."""
+
+
+def _merged(shown: list[Problem], silent: list[Problem]) -> list[Problem]:
+    """Both kinds, without what is told twice of one line; a result that changes its rank has no line of its own."""
+    for index, problem in enumerate(silent):
+        others = TOLD_BETTER.get(problem.rule, ())
+        same = [each for each in shown if each.rule in others and (each.line in (problem.line, 0))]
+        if same:
+            silent[index] = replace(problem, witness=problem.witness or same[0].witness)
+            shown = [each for each in shown if each not in same]
+    return [*shown, *silent]
+
+
+def _stopped(found: Exploration, limit: float | None) -> Problem:
+    if found.runs >= MOST_RUNS:
+        message = f"stopped after {found.runs} runs: the sizes decide too much to try every way"
+    else:
+        message = f"stopped after {limit:g} s, with what {found.runs} runs had shown until then"
+    return Problem("SF403", "warning", message, fix="give some of the sizes numbers, or a longer limit")
 
 
 def _general(found: Exploration) -> Attempt | None:

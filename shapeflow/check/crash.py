@@ -131,18 +131,23 @@ class Crashes:
             message = f"a loop runs over {name}: checked for {name} = {sizes} alone"
             yield _at(where, Problem("SF106", "note", message, dims=(name,), witness={name: min(tried)}))
         looped = {id(guard) for guard, _ in self.found.loops.values()}
+        lines: dict[Location | None, list[Relation]] = {}
         for guard in self.found.branches:
             where, operator = guard.where  # type: ignore[misc]
             if operator or id(guard) in looped or self.found.loops.keys() & set(_names(guard.relation)):
                 continue
-            message = f"the code goes two ways, by {guard.relation}: both run"
-            yield _at(location(where), Problem("SF105", "note", message, dims=_names(guard.relation)))
+            lines.setdefault(location(where), []).append(guard.relation)
+        for line, relations in lines.items():
+            names = tuple(dict.fromkeys(name for relation in relations for name in _names(relation)))
+            asked = ", ".join(dict.fromkeys(map(str, relations)))
+            message = f"the code goes two ways, by {asked}: both run"
+            yield _at(line, Problem("SF105", "note", message, dims=names))
 
     # Why
 
     def _told(self, crash: Crash) -> Cause:
         """The cause, with the first of its repairs that a run confirms."""
-        call = call_in(crash.attempt)
+        call = None if _is_users(crash.attempt) else call_in(crash.attempt)
         if call is None:
             return _told_by_code(crash.attempt)
         return self._repaired(cause(call), crash.sizes)

@@ -16,7 +16,9 @@ from shapeflow.trace.result import Domain
 
 def domain_of(found: Exploration, ranges: Ranges) -> Domain:
     """Bounds by name and what else is needed, as in `Trace.domain`, but proved: inside runs, just outside crashes."""
-    bounds = {name: Range(found.lows.get(name, 2), ranges[name].high) for name in found.base_sizes}
+    bounds = {
+        name: Range(found.lows.get(name, 2), found.highs.get(name, ranges[name].high)) for name in found.base_sizes
+    }
     relations = []
     for need in found.needs:
         narrowed = _narrowed(need.relation, bounds)

@@ -30,6 +30,8 @@ from shapeflow.trace.tracer import Search
 
 MOST_RUNS = 120
 SAMPLES = 4
+SAMPLING = 0.5
+"""Seconds for random sizes: a large model gets fewer of them, but one."""
 LOOP_RUNS = 3
 """A size that was fixed this often at one line, and each time ran through, is the length of a loop."""
 LONG = 1009
@@ -95,6 +97,7 @@ class Exploration:
     branches: list[Guard] = field(default_factory=list)
     loops: dict[str, tuple[Guard, set[int]]] = field(default_factory=dict)
     lows: Sizes = field(default_factory=dict)
+    highs: Sizes = field(default_factory=dict)
     joint: list[Relation] = field(default_factory=list)
     changes: list[RankChange] = field(default_factory=list)
     strays: list[Crash] = field(default_factory=list)
@@ -116,6 +119,7 @@ class Explorer:
         self.ranges: Ranges = declared_ranges(bound)
         self.found = Exploration()
         self._asked: set[Relation] = set()
+        self._seconds = 0.0
         self._fixed_at: dict[Place, list[Guard]] = {}
 
     def explore(self) -> Exploration:
@@ -133,7 +137,9 @@ class Explorer:
     # Runs
 
     def _first(self) -> None:
+        start = time.monotonic()
         attempt = self.search.run()
+        self._seconds = time.monotonic() - start
         self.found.runs += 1
         sizes = self._sizes_of(attempt)
         if attempt.error is None:
@@ -168,8 +174,10 @@ class Explorer:
             if any(need.relation == reach.need for need in self.found.needs):
                 continue
             broken = sizes if holds(reach.need, sizes) is False else violation(reach.need, sizes, self.ranges)
+            if broken is sizes:  # the general run itself reads beyond the table: go on inside of it
+                self.found.base_sizes = violation(reach.need.negated, sizes, self.ranges) or sizes
             if broken is not None:
-                crash = Crash(broken, self._run(broken), reach.need)
+                crash = Crash(broken, attempt, reach.need)
                 self.found.needs.append(Need(reach.need, crash, reach=reach))
 
     # Questions
@@ -211,9 +219,9 @@ class Explorer:
     def _note_branch(self, guard: Guard, sizes: Sizes) -> None:
         """Both answers run through. Where a size was fixed again and again, a loop ran over it."""
         self.found.branches.append(guard)
-        where = guard.where[0]  # type: ignore[index]  # the tracer's own: a place and an operator
+        where, operator = guard.where  # type: ignore[misc]  # the tracer's own
         name = _fixed_name(guard.relation)
-        if name is None or where is None:
+        if name is None or where is None or operator:
             return
         fixed = self._fixed_at.setdefault(where, [])
         fixed.append(guard)
@@ -250,15 +258,23 @@ class Explorer:
         return self.ranges[name].low
 
     def _least(self, name: str, sizes: Sizes) -> None:
-        """The least size of a name that runs through."""
-        while sizes[name] < self.found.base_sizes[name]:
-            if self._allowed(sizes):
-                if self._compare(sizes):
-                    break
-                if sizes[name] >= self._low(name) + 1:
-                    return
-            sizes = {**sizes, name: sizes[name] + 1}
-        self.found.lows[name] = sizes[name]
+        """The least size of a name that runs through; between one that crashes and one that runs it is halved."""
+        low, base = self._low(name), self.found.base_sizes[name]
+        floor = next((size for size in range(low, base) if self._allowed({**sizes, name: size})), base)
+        if floor == base or self._compare({**sizes, name: floor}):
+            self.found.lows[name] = floor
+            return
+        self.found.lows[name] = self._boundary(name, floor, base)
+
+    def _boundary(self, name: str, crashing: int, running: int) -> int:
+        """The last size that runs on the way from a running one to a crashing one."""
+        base = self.found.base_sizes
+        while abs(running - crashing) > 1:
+            middle = (running + crashing) // 2
+            sizes = {**base, name: middle}
+            runs = self._allowed(sizes) and self._run(sizes, pinned=True).error is None
+            running, crashing = (middle, crashing) if runs else (running, middle)
+        return running
 
     def _allowed(self, sizes: Sizes) -> bool:
         return all(holds(relation, sizes) is not False for relation in self._needed())
@@ -293,7 +309,8 @@ class Explorer:
         relations = self._needed()
         names = [*self.found.base_sizes]
         ranges = {name: Range(self.found.lows.get(name, 2), self.ranges[name].high) for name in names}
-        chosen = samples(SAMPLES, names, ranges, relations, seed=0)
+        count = max(1, min(SAMPLES, int(SAMPLING / self._seconds)))
+        chosen = samples(count, names, ranges, relations, seed=0)
         long = {
             name: LONG if LONG in ranges[name] and name not in self.found.loops else size
             for name, size in self.found.base_sizes.items()
@@ -302,8 +319,21 @@ class Explorer:
             chosen.append(long)
         for sizes in chosen:
             tried = {**sizes, **{name: self.found.base_sizes[name] for name in self.found.loops}}
-            if self._allowed(tried):
-                self._compare(tried)
+            if self._allowed(tried) and not self._compare(tried):
+                self._narrow(tried)
+
+    def _narrow(self, sizes: Sizes) -> None:
+        """A crash inside of what was thought to hold: the name that brings it about gets a bound."""
+        base = self.found.base_sizes
+        for name in base:
+            alone = {**base, name: sizes[name]}
+            if sizes[name] == base[name] or not self._allowed(alone) or self._run(alone, pinned=True).error is None:
+                continue
+            bound = self._boundary(name, sizes[name], base[name])
+            if sizes[name] < base[name]:
+                self.found.lows[name] = bound
+            else:
+                self.found.highs[name] = bound
 
 
 def _fixed_name(relation: Relation) -> str | None:

@@ -58,3 +58,8 @@ class Report:
     def ok(self) -> bool:
         """Whether there is no error; warnings and notes may be there."""
         return not any(problem.level == "error" for problem in self.problems)
+
+    def __str__(self) -> str:
+        from shapeflow.check.text import render_text
+
+        return render_text(self)

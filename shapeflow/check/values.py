@@ -180,7 +180,8 @@ class Values:
         return minimum_of([low for low, _ in kept]), maximum_of([high for _, high in kept])
 
     def truth(self, node: fx.Node) -> Interval | None:
-        return Expr.const(0), Expr.const(1)
+        """0 and 1, where an input may make all of them true: `ids != pad`, but not behind padding that we know of."""
+        return (Expr.const(0), Expr.const(1)) if _is_input(node.args[0]) else None
 
     def constant(self, node: fx.Node) -> Interval | None:
         """`zeros`, `ones`, `full`."""
@@ -208,6 +209,12 @@ class Values:
     def absolute(self, node: fx.Node) -> Interval | None:
         one = self._of(node.args[0])
         return None if one is None else (Expr.const(0), maximum(one[1], -one[0]))
+
+
+def _is_input(value: Any) -> bool:
+    while isinstance(value, fx.Node) and value.op != "placeholder" and _name(value) in SAME_VALUES and value.args:
+        value = value.args[0]
+    return isinstance(value, fx.Node) and value.op == "placeholder"
 
 
 def minimum_of(values: list[Expr]) -> Expr:

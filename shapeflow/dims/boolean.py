@@ -54,6 +54,10 @@ class BoolNode(SymNodeBase):
             return False if False in answers else True if answers == {True} else None
         return True if True in answers else False if answers == {False} else None
 
+    def is_constant(self) -> bool:
+        """A comparison that is decided is a plain bool to Python: `T > 1` may be handed to an operator's flag."""
+        return self.maybe_as_bool() is not None
+
     def str(self) -> str:
         if self.relation is not None:
             return str(self.relation)

@@ -132,6 +132,8 @@ class Recorder(TorchFunctionMode):
     def _operator(self, func: Any, args: Any, kwargs: Any) -> Any:
         if func.__name__ in TAKES_SIZES:
             args = self._sizes_in(args)
+        if kwargs and torch.SymBool in map(type, kwargs.values()):  # a flag, such as `is_causal=T > 1`
+            kwargs = {name: bool(value) if type(value) is torch.SymBool else value for name, value in kwargs.items()}
         tensors: list[torch.Tensor] = []
         memo = self.memo
         key = memo.key(func, args, kwargs, tensors)
