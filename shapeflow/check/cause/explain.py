@@ -69,7 +69,10 @@ BY_OPERATOR: dict[str, Family] = {
 
 def cause(call: Call) -> Cause:
     """The cause of the call's error, by its family; at least operator, shapes and torch's own sentence."""
-    found = _by_family(call) or no_such_axis(call) or fallback(call)
+    try:
+        found = _by_family(call) or no_such_axis(call) or fallback(call)
+    except Exception:  # whatever an unforeseen call does to a family, it must not hide the user's own error
+        found = fallback(call)
     return replace(found, details=(*found.details, *_details(call, found)))
 
 

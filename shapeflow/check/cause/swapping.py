@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from shapeflow.check.cause.call import Call, Operand, same
 from shapeflow.check.cause.parameters import PARAMETERS
@@ -45,6 +46,11 @@ def rewritten(call: Call, argument: str, method: str, after: str = "") -> str:
 
 def applied(text: str, method: str) -> str:
     """A method behind an expression: `(a + b).transpose(1, 2)`; calls, names and subscripts need no brackets."""
-    node = ast.parse(text, mode="eval").body
-    simple = isinstance(node, ast.Name | ast.Attribute | ast.Call | ast.Subscript)
+    if re.fullmatch(r"[\w.]+", text):  # a name, or the path of a parameter, which need not be Python
+        return text + method
+    try:
+        node = ast.parse(text, mode="eval").body
+    except SyntaxError:  # a generator without its brackets
+        return f"({text}){method}"
+    simple = isinstance(node, ast.Attribute | ast.Call | ast.Subscript)
     return (text if simple else f"({text})") + method

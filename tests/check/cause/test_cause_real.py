@@ -1,5 +1,7 @@
 """The same causes from real tensors: nothing is recorded, sizes are plain numbers."""
 
+import re
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -180,6 +182,26 @@ def test_without_a_model_the_line_that_was_given_is_the_fault():
     assert found.location == LINE
     assert found.details[0] == "mm(2 3, 2 3)"
     assert found.details[1].endswith("mat1 and mat2 shapes cannot be multiplied (2x3 and 2x3)")
+
+
+@pytest.mark.parametrize(
+    ("target", "inputs", "message"),
+    [
+        (nn.Linear(3, 4), [torch.randn(2, 3).double()], r"linear\(2 3, 4 3, 4\): .*same dtype"),
+        (nn.Conv2d(3, 4, 1), [torch.randn(2, 3, 5, 5).double()], r"conv2d\(2 3 5 5, 4 3 1 1, 4\): Input type"),
+        (lambda a, b: a @ b, [torch.randn(2, 3), torch.randn(3, 4).double()], r"matmul\(2 3, 3 4\): .*same dtype"),
+    ],
+)
+def test_what_is_no_matter_of_shapes_is_told_as_torch_does(target, inputs, message):
+    found = cause_of(target, *inputs)
+    assert re.match(message, found.message)
+    assert not found.fix
+
+
+def test_a_call_that_a_family_cannot_read_is_told_as_torch_does():
+    error = RuntimeError("shape is invalid")
+    found = cause(call_from(torch.Tensor.view, (torch.randn(2, 3), object(), "B"), {}, error))
+    assert found.message == "view(2 3): shape is invalid"
 
 
 def test_an_error_of_the_users_own_has_no_call():
