@@ -101,7 +101,7 @@ class _Call:
         if self._equal(known, found):
             return None
         said = f"axis {axis} is {_value(found)}, and {name} is {_value(known)} already ({where})"
-        return self._problem(each, "SF201", said, (name, *_names(found)))
+        return self._problem(each, "SF201", said, tuple(dict.fromkeys((name, *_names(found)))))
 
     def _meant(self, expr: Expr, instance: nn.Module | None) -> Expr | None:
         """An expression with the sizes of its names; None where one is not known yet."""

@@ -105,7 +105,7 @@ def test_a_domain_is_true(case, which, reports):
     """50 random sizes inside run; the sizes next to each bound do not."""
     module, described, report = reports(case, which)
     if report.domain is None:
-        assert not runs(module, described, {name: 7 for name in names(described)})
+        assert not runs(module, described, dict.fromkeys(names(described), 7))
         return
     inside = list(sizes_inside(report.domain, random.Random(case), SAMPLES))
     assert len(inside) == SAMPLES or len(inside) == count_of(report.domain)
