@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import nn
 
 from shapeflow.check.cause.call import Call
@@ -55,7 +56,12 @@ class Layer:
         return Repair(self.root, self.path, tuple(changes.items()), self.written(**shown), message, self.location)
 
     def attribute(self, name: str) -> Any:
-        return getattr(self.module, name, None)
+        """An argument as the layer keeps it; a size that the model was built with symbolically is an expression."""
+        value: Any = getattr(self.module, name, None)
+        if type(value) is not torch.SymInt:
+            return value
+        node: Any = value.node
+        return node.size
 
 
 def layer_of(call: Call, *kinds: type[nn.Module]) -> Layer | None:
