@@ -18,6 +18,7 @@ from torch._subclasses.fake_tensor import (
     FakeTensor,
     FakeTensorMode,
     UnsupportedOperatorException,
+    in_kernel_invocation_manager,
 )
 from torch.utils._pytree import tree_leaves
 
@@ -30,6 +31,7 @@ __all__ = [
     "fake_like",
     "is_scripted",
     "lstm_functions",
+    "new_fake",
     "pad_packed",
     "quiet_logs",
     "real_module",
@@ -150,13 +152,25 @@ def bare_meta(tensor: torch.Tensor) -> torch.Tensor:
         return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
 
 
-def copy_fake(meta: torch.Tensor, attributes: dict[str, Any], *, requires_grad: bool = False) -> torch.Tensor:
-    """A fake tensor over `meta` with a known fake's attributes, four times as fast as building one."""
-    fake = torch.Tensor._make_subclass(  # type: ignore[attr-defined]
-        FakeTensor, meta, requires_grad, dispatch_device=True, device_for_backend_keys=attributes["_fake_device"]
-    )
+def copy_fake(base: torch.Tensor, attributes: dict[str, Any], *, requires_grad: bool = False) -> torch.Tensor:
+    """A fake tensor over another's or a meta tensor's storage, with a known fake's attributes.
+
+    Four times as fast as building one.
+    """
+    with torch._C._DisableTorchDispatch():
+        fake = torch.Tensor._make_subclass(  # type: ignore[attr-defined]
+            FakeTensor, base, requires_grad, dispatch_device=True, device_for_backend_keys=attributes["_fake_device"]
+        )
     vars(fake).update(attributes)
     return fake
+
+
+def new_fake(like: torch.Tensor, sizes: Sequence[Any], *, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """What `like.new_empty(sizes)` gives for a fake tensor, in an eighth of the time."""
+    fake: Any = like
+    with without_modes():
+        meta = torch.empty(sizes, dtype=dtype or like.dtype, device="meta")
+    return copy_fake(meta, fake.fake_mode.attributes(fake.fake_device))
 
 
 def rename_axes(mode: ShapeMode, tensor: torch.Tensor, sizes: Sequence[Any]) -> None:
@@ -166,9 +180,11 @@ def rename_axes(mode: ShapeMode, tensor: torch.Tensor, sizes: Sequence[Any]) -> 
 
 
 def restrided(tensor: torch.Tensor, sizes: Sequence[Any], strides: Sequence[Any]) -> torch.Tensor:
-    """A view of the tensor's storage, from where it starts."""
-    with torch._C.DisableTorchFunction():
-        return tensor.as_strided(list(sizes), list(strides), tensor.storage_offset())
+    """A view of a fake tensor's storage, from where it starts: what `as_strided` gives, in a quarter of the time."""
+    fake: Any = tensor
+    with torch._C.DisableTorchFunction(), in_kernel_invocation_manager(fake.fake_mode):
+        view = tensor.as_strided(sizes, strides, tensor.storage_offset())
+    return copy_fake(view, fake.fake_mode.attributes(fake.fake_device))
 
 
 def lstm_functions() -> dict[str, Any]:

@@ -27,10 +27,13 @@ class UncacheableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """How to make one output anew: a meta tensor to stand on, attributes, and the input whose storage it shares."""
+    """How to make one output anew: a tensor to stand on, attributes, and the input whose storage it shares.
+
+    The tensor has a storage of its own: copies of a view, made for other inputs, must not seem to look into this one's.
+    """
 
     signature: Signature
-    meta: torch.Tensor
+    base: torch.Tensor
     attributes: dict[str, Any]
     alias: int | None
 
@@ -87,7 +90,9 @@ class Memo:
     def _template(self, output: Any, tensors: list[torch.Tensor]) -> Template:
         attributes = {name: value for name, value in vars(output).items() if name not in PRIVATE and "memo" not in name}
         attributes |= {name: None for name in vars(output) if "memo" in name}
-        return Template(self.signatures.of(output), bare_meta(output), attributes, alias_of(output, tensors))
+        alias = alias_of(output, tensors)
+        base = copy_fake(output, attributes) if alias is None else bare_meta(output)
+        return Template(self.signatures.of(output), base, attributes, alias)
 
 
 def _autocast() -> Any:
@@ -97,7 +102,7 @@ def _autocast() -> Any:
 
 def make(template: Template) -> torch.Tensor:
     """A fresh output."""
-    return copy_fake(template.meta, template.attributes)
+    return copy_fake(template.base, template.attributes)
 
 
 def alias_of(output: torch.Tensor, tensors: list[torch.Tensor]) -> int | None:

@@ -28,12 +28,18 @@ class OwnRules:
             **{f: elementwise.combined(f) for f in (tensor.add, tensor.sub, tensor.mul, tensor.__and__, tensor.__or__)},
             **{f: elementwise.cumulated(f) for f in (tensor.cumsum, torch.cumsum)},
             tensor.__eq__: elementwise.compared(tensor.__eq__),
+            **{f: elementwise.mapped(f) for f in elementwise.MAPS},
+            **{f: self._reordered(f) for f in (tensor.permute, torch.permute)},
+            **{f: self._swapped(f) for f in (tensor.transpose, torch.transpose)},
+            **{f: self._unsqueezed(f) for f in (tensor.unsqueeze, torch.unsqueeze)},
+            tensor.expand: self._expand,
             **rnn.RULES,
             torch.linspace: _spaced,
             torch.logspace: _spaced,
             functional.one_hot: self._one_hot,
             torch.autograd.grad: _gradients,
             functional.batch_norm: _by_name(products.batch_norm),
+            functional.embedding: products.embedding,
             functional.layer_norm: products.layer_norm,
             functional.linear: products.linear,
             torch.addmm: products.addmm,
@@ -45,10 +51,44 @@ class OwnRules:
         }
 
     def _view(self, x: torch.Tensor, *sizes: Any, **options: Any) -> torch.Tensor:
-        written = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], tuple | list) else sizes
+        written = _written(sizes)
         if options or not written or not reshaping.takes(x, written):
             return x.view(*sizes, **options)
         return reshaping.view(self.sizes.env, x, written)
+
+    def _expand(self, x: torch.Tensor, *sizes: Any, **options: Any) -> torch.Tensor:
+        written = _written(sizes)
+        fitting = not options and len(written) >= x.dim() and all(type(size) in (int, torch.SymInt) for size in written)
+        view = reshaping.expanded(self.sizes.env, x, written) if fitting else None
+        return x.expand(*sizes, **options) if view is None else view
+
+    def _swapped(self, function: Any) -> Callable[..., torch.Tensor]:
+        def run(x: torch.Tensor, *axes: Any, **options: Any) -> torch.Tensor:
+            if options or len(axes) != 2 or not _are_axes(x, axes):
+                return function(x, *axes, **options)
+            order = list(range(x.dim()))
+            order[axes[0]], order[axes[1]] = order[axes[1]], order[axes[0]]
+            return reshaping.permuted(self.sizes.env, x, order)
+
+        return run
+
+    def _reordered(self, function: Any) -> Callable[..., torch.Tensor]:
+        def run(x: torch.Tensor, *axes: Any, **options: Any) -> torch.Tensor:
+            order = _written(axes)
+            if options or not _are_axes(x, order) or len({axis % x.dim() for axis in order}) != x.dim():
+                return function(x, *axes, **options)
+            return reshaping.permuted(self.sizes.env, x, order)
+
+        return run
+
+    def _unsqueezed(self, function: Any) -> Callable[..., torch.Tensor]:
+        def run(x: torch.Tensor, *axes: Any, **options: Any) -> torch.Tensor:
+            if options or len(axes) != 1 or type(axes[0]) is not int or not -x.dim() <= axes[0] + 1 <= x.dim() + 1:
+                return function(x, *axes, **options)
+            index = (*[slice(None)] * (axes[0] % (x.dim() + 1)), None)
+            return reshaping.with_axes(self.sizes.env, x, index)
+
+        return run
 
     def _getitem(self, x: torch.Tensor, index: Any) -> torch.Tensor:
         if reshaping.only_adds_axes(x, index):
@@ -57,7 +97,7 @@ class OwnRules:
         return x[index] if shape is None else x.new_empty(shape)
 
     def _reshape(self, x: torch.Tensor, *sizes: Any, **options: Any) -> torch.Tensor:
-        written = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], tuple | list) else sizes
+        written = _written(sizes)
         if options or not written or not reshaping.takes(x, written):
             return x.reshape(*sizes, **options)
         return reshaping.view(self.sizes.env, x, written)
@@ -74,6 +114,15 @@ class OwnRules:
         steps = steps if type(total) is int and total <= 0 else total
         sizes = (batch, steps) if first else (steps, batch)
         return data.new_empty((*sizes, *data.shape[1:])), batch_sizes.new_empty((batch,))
+
+
+def _written(numbers: tuple[Any, ...]) -> Any:
+    """The numbers of `view(b, t)` or `view((b, t))`."""
+    return numbers[0] if len(numbers) == 1 and isinstance(numbers[0], tuple | list) else numbers
+
+
+def _are_axes(x: torch.Tensor, numbers: Any) -> bool:
+    return all(type(axis) is int and -x.dim() <= axis < x.dim() for axis in numbers)
 
 
 def _gradients(outputs: Any, inputs: Any, *_: Any, **__: Any) -> tuple[torch.Tensor, ...]:

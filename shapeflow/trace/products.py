@@ -1,4 +1,4 @@
-"""Matrix products and norms on their usual inputs: plain shapes, one dtype, no autocast.
+"""Matrix products, tables and norms on their usual inputs: plain shapes, one dtype, no autocast.
 
 The words of the errors are those of the real kernels, with the sizes in names:
 `mat1 and mat2 shapes cannot be multiplied (B*Tx490 and 10x5)`. Anything unusual is left to torch's own rule.
@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch.nn import functional
 
+from shapeflow.torch_private import new_fake
+
 
 def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
     """`(..., in)` times `(out, in)`."""
@@ -19,7 +21,7 @@ def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = No
         return functional.linear(x, weight, bias)
     rows = math.prod(x.shape[:-1])
     _check(x.shape[-1] == weight.shape[1], (rows, x.shape[-1]), (weight.shape[1], weight.shape[0]))
-    return x.new_empty((*x.shape[:-1], weight.shape[0]))
+    return new_fake(x, (*x.shape[:-1], weight.shape[0]))
 
 
 def addmm(bias: torch.Tensor, a: torch.Tensor, b: torch.Tensor, **options: Any) -> torch.Tensor:
@@ -29,7 +31,23 @@ def addmm(bias: torch.Tensor, a: torch.Tensor, b: torch.Tensor, **options: Any) 
     if bias.shape[0] != b.shape[1]:
         return torch.addmm(bias, a, b)
     _check(a.shape[1] == b.shape[0], a.shape, b.shape)
-    return a.new_empty((a.shape[0], b.shape[1]))
+    return new_fake(a, (a.shape[0], b.shape[1]))
+
+
+def embedding(
+    ids: torch.Tensor,
+    weight: torch.Tensor,
+    padding_idx: int | None = None,
+    max_norm: Any = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> torch.Tensor:
+    """Rows of a table `(rows, d)`: `(..., d)`."""
+    usual = weight.dim() == 2 and ids.dtype is torch.int64 and ids.device == weight.device
+    if not usual or padding_idx is not None or max_norm is not None:
+        return functional.embedding(ids, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
+    return new_fake(weight, (*ids.shape, weight.shape[1]))
 
 
 def layer_norm(
@@ -39,7 +57,7 @@ def layer_norm(
     last = tuple(x.shape[x.dim() - len(normalized_shape) :])
     if not _plain(x, weight, bias) or not x.is_contiguous() or last != tuple(normalized_shape):
         return functional.layer_norm(x, normalized_shape, weight, bias, eps)
-    return torch.empty_like(x)
+    return new_fake(x, x.shape)
 
 
 def batch_norm(

@@ -1,7 +1,7 @@
-"""`view` and `reshape` of a contiguous tensor: the sizes that the code writes, if they hold as many elements.
+"""Views: `view` and `reshape` of a contiguous tensor, axes of size 1 put in or expanded, axes in another order.
 
-torch's own rule walks over the axes and asks of each how it splits, which fixes sizes that need not be fixed
-(`T % (T//32) == 0`); that the counts of elements agree is all that matters.
+Of `view`, torch's own rule walks over the axes and asks of each how it splits, which fixes sizes that need not be
+fixed (`T % (T//32) == 0`); that the counts of elements agree is all that matters.
 
     >>> view(env, x, (B, T // 32, 32))
 """
@@ -18,7 +18,10 @@ from shapeflow.dims.env import DimEnv
 from shapeflow.dims.expr import Expr
 from shapeflow.dims.relation import Relation
 from shapeflow.torch_private import restrided
+from shapeflow.trace.elementwise import is_one, same
 from shapeflow.trace.traced import size_key
+
+WHOLE = (slice(None), slice(0, None))
 
 
 def view(env: DimEnv, x: torch.Tensor, sizes: Sequence[Any]) -> torch.Tensor:
@@ -45,10 +48,10 @@ def _row_major(sizes: Sequence[Any]) -> list[Any]:
 
 
 def only_adds_axes(x: torch.Tensor, index: Any) -> bool:
-    """Whether an index is made of `None` and `:` alone, as many as there are axes: `mask[:, None, None, :]`."""
+    """Whether an index is made of `None` and `:` alone, no more than there are axes: `mask[:, None, None, :]`."""
     parts = index if isinstance(index, tuple) else (index,)
     kept = [part for part in parts if part is not None]
-    return len(kept) <= x.dim() and all(type(part) is slice and part == slice(None) for part in kept)
+    return len(kept) <= x.dim() and all(type(part) is slice and part in WHOLE for part in kept)
 
 
 def with_axes(env: DimEnv, x: torch.Tensor, index: Any) -> torch.Tensor:
@@ -59,6 +62,26 @@ def with_axes(env: DimEnv, x: torch.Tensor, index: Any) -> torch.Tensor:
         if part is None:
             strides.insert(axis, sizes[axis] * strides[axis] if axis < len(sizes) else 1)
             sizes.insert(axis, 1)
+    return env.quietly(restrided, x, sizes, strides)
+
+
+def permuted(env: DimEnv, x: torch.Tensor, order: Sequence[int]) -> torch.Tensor:
+    """The tensor with its axes in another order."""
+    sizes, strides = x.shape, x.stride()
+    return env.quietly(restrided, x, [sizes[axis] for axis in order], [strides[axis] for axis in order])
+
+
+def expanded(env: DimEnv, x: torch.Tensor, written: Sequence[Any]) -> torch.Tensor | None:
+    """The tensor with axes of size 1 repeated; None where torch has to decide, or to refuse, in its own words."""
+    new = len(written) - x.dim()
+    sizes: list[Any] = [1] * new + list(x.shape)
+    strides: list[Any] = [0] * new + list(x.stride())
+    for axis, size in enumerate(written):
+        if (type(size) is int and size == -1 and axis >= new) or same(size, sizes[axis]):
+            continue
+        if not is_one(sizes[axis]) or (type(size) is int and size < 0):
+            return None
+        sizes[axis], strides[axis] = size, 0
     return env.quietly(restrided, x, sizes, strides)
 
 
