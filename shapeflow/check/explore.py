@@ -305,18 +305,17 @@ class Explorer:
                 yield RankChange(sizes, path, expected, values, attempt)  # type: ignore[arg-type]  # checked above
 
     def _sample(self) -> None:
-        """Random sizes that the domain holds for, and long ones."""
+        """Long sizes and random ones that the domain holds for."""
         relations = self._needed()
         names = [*self.found.base_sizes]
         ranges = {name: Range(self.found.lows.get(name, 2), self.ranges[name].high) for name in names}
         count = max(1, min(SAMPLES, int(SAMPLING / self._seconds)))
-        chosen = samples(count, names, ranges, relations, seed=0)
         long = {
             name: LONG if LONG in ranges[name] and name not in self.found.loops else size
             for name, size in self.found.base_sizes.items()
         }
-        if all(holds(relation, long) is not False for relation in relations):
-            chosen.append(long)
+        chosen = [long] if all(holds(relation, long) is not False for relation in relations) else []
+        chosen += samples(count - len(chosen), names, ranges, relations, seed=0)
         for sizes in chosen:
             tried = {**sizes, **{name: self.found.base_sizes[name] for name in self.found.loops}}
             if self._allowed(tried) and not self._compare(tried):
