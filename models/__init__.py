@@ -23,6 +23,10 @@ One letter means the same everywhere, and an attribute that holds such a size be
     d_rope, d_nope  the parts of d_head with rotary positions and without, where they are kept apart
     d_attn    all heads side by side, where queries, keys and values have the same heads (T5)
     R         positions of the target read so far, where S counts those of the source
+    n_experts, top_k  experts of a layer, and how many of them each token goes to
+    n_routed  tokens that one expert gets
+    d_expert  hidden width of one expert, where other networks have another
+    n_groups  groups of neighbouring experts
     n_segments, n_buckets, n_answers  sentences of a pair, groups of distances, answers to a question
     N, k      pairs of words, and words that are scored for each (Word2Vec)
     n_pairs   pairs of a sine and a cosine in the code of a position: half of d_model
