@@ -150,8 +150,9 @@ class DimEnv:
         simple = self.facts.simplify(relation)
         if simple.constant is not None:
             return simple.constant
-        if (known := simple.within(*self.bounds(simple.difference))) is not None:
-            return known
+        for form in (simple,) if simple is relation else (simple, relation):  # bounds may be known of either
+            if (known := form.within(*self.bounds(form.difference))) is not None:
+                return known
         return self.facts.decide_by_difference(simple, self.bounds)
 
     def ask(self, relation: Relation, *, demanded: bool = False) -> bool:
@@ -218,6 +219,10 @@ class DimEnv:
         if denominator.constant is None and self.hint(denominator) >= 1:
             self.ask(Relation(">=", denominator - 1))
         return self._operand(numerator) // self._operand(denominator)
+
+    def whole(self, size: Expr) -> Expr:
+        """The size with quotients multiplied out that are known to leave no rest: `32 * (H // 32)` is `H`."""
+        return self.facts.whole(size) if self.facts.divisible and size.constant is None else size
 
     def remainder(self, numerator: Expr, denominator: Expr) -> Expr:
         """`numerator % denominator`, and 0 where a fact says so."""

@@ -89,12 +89,16 @@ class Facts:
 
     def simplify(self, relation: Relation) -> Relation:
         """The relation with known values put in and divisions that leave no rest carried out."""
-        difference = relation.difference
+        difference = self._divide(relation.difference)
         if self.values and difference.symbols & self.values.keys():
-            difference = difference.replace(self.values)
-        if self.divisible:
-            difference = self._divide(difference)
+            difference = self._divide(difference.replace(self.values))  # `d % h == 0` is known of d, not of 2*(d/2)
         return relation if difference is relation.difference else Relation(relation.operator, difference)
+
+    def whole(self, size: Expr) -> Expr:
+        """The size with `k * (n // k)` as `n`, where `k` is known to divide `n`; it is equal."""
+        for numerator, denominator in self.divisible:
+            size = _multiplied_out(size, numerator, denominator)
+        return size
 
     def _divide(self, difference: Expr) -> Expr:
         """`difference` with `n % k` as 0, and times `k` with `k * (n // k)` as `n`: the sign stays, as `k > 0`."""
@@ -144,6 +148,18 @@ def _limit(table: dict[Atom, Bounds], difference: Expr) -> None:
     else:
         bound = rest // -coefficient
         table[atom] = (low, bound if high is None else min(high, bound))
+
+
+def _multiplied_out(size: Expr, numerator: Expr, denominator: Expr) -> Expr:
+    for monomial, coefficient in size.terms:
+        quotient = next((Expr.from_atom(atom) for atom, _ in monomial if _is(atom, numerator, denominator)), None)
+        if quotient is None:
+            continue
+        term = Expr.from_terms({monomial: coefficient})
+        rest = term // (denominator * quotient)
+        if rest * denominator * quotient is term:
+            size = size - term + rest * numerator
+    return size
 
 
 def _is(atom: object, numerator: Expr, denominator: Expr) -> bool:

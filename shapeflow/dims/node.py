@@ -66,7 +66,7 @@ class IntNode(SymNodeBase):
 
     def mul(self, other: Any) -> IntNode:
         other = self._other(other)
-        return self._new(self._factor() * other._factor(), self.hint * other.hint)
+        return self._new(self.env.whole(self._factor() * other._factor()), self.hint * other.hint)
 
     def _factor(self) -> Expr:
         """A sum of more than three terms is named before it is multiplied, so that products stay short."""

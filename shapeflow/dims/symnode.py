@@ -40,6 +40,10 @@ class SymNodeBase:
     def _hint(self) -> Any:
         return self.hint
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> SymNodeBase:
+        """Itself: a copied module has sizes of the same run."""
+        return self
+
     def has_hint(self) -> bool:
         return True
 

@@ -68,9 +68,10 @@ class Labels:
             return "?"
 
 
-def counted(number: int, noun: str) -> str:
-    """`1 operator`, `12,608 parameters`."""
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+def counted(number: int | Expr, noun: str) -> str:
+    """`1 operator`, `12,608 parameters`, `4*d_model^2 parameters`."""
+    text = f"{number:,}" if isinstance(number, int) else str(number)
+    return f"{text} {noun}" + ("" if number == 1 else "s")
 
 
 def several(words: Iterable[str]) -> str:

@@ -12,10 +12,11 @@ import gc
 import operator
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from types import ModuleType
+from typing import Any, Protocol
 
 import torch
 from torch import nn
@@ -24,10 +25,11 @@ from shapeflow.dims.atoms import Symbol
 from shapeflow.dims.dim import Dim
 from shapeflow.dims.env import DimEnv
 from shapeflow.dims.expr import Expr
-from shapeflow.dims.solve import solve
+from shapeflow.dims.solve import solve, solve_for_any
 from shapeflow.dims.spec import TensorSpec
-from shapeflow.torch_private import ShapeMode, running
+from shapeflow.torch_private import FakeTensor, ShapeMode, running
 from shapeflow.trace.boundaries import Boundaries
+from shapeflow.trace.building import building, torch_layers
 from shapeflow.trace.conditions import telling
 from shapeflow.trace.hints import Hints
 from shapeflow.trace.inputs import Bound
@@ -39,20 +41,40 @@ from shapeflow.trace.shadow import modules_of, shadowed
 from shapeflow.trace.source import Place, place
 from shapeflow.trace.state import preserved
 from shapeflow.trace.structure import copied_with, map_tensors, tensors_in
-from shapeflow.trace.traced import Record, source_of, traced
+from shapeflow.trace.traced import Record, size_key, source_of, traced
 from shapeflow.trace.values import ValueReader
 
 RECENT = 4
 """How many of the last failed comparisons may be the one that made the code raise."""
 
 
+class Maker(Protocol):
+    """What makes a module from sizes: `shapeflow.trace.construct.Recipe`, resolved."""
+
+    @property
+    def symbols(self) -> Mapping[str, int]: ...
+
+    @property
+    def demands(self) -> tuple[Expr, ...]: ...
+
+    @property
+    def modules(self) -> tuple[ModuleType, ...]: ...
+
+    def make(self, sizes: Mapping[str, Any]) -> nn.Module: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is traced: a module, or a function with the modules that it may call."""
+    """What is traced: a module, or a function with the modules that it may call.
+
+    With a `maker` each attempt makes a module of its own, from sizes that are symbols of its `DimEnv`; `root` is then
+    one that another attempt made.
+    """
 
     call: Any
     root: nn.Module | None
     name: str
+    maker: Maker | None = None
 
     @property
     def modules(self) -> list[nn.Module]:
@@ -92,29 +114,63 @@ class Attempt:
         self.parameters: dict[str, torch.Tensor] = {}
         self.result: Any = None
         self.error: Exception | None = None
+        self.made = True
+        self.spelling: dict[Expr, Expr] = {}
 
     def _where(self) -> tuple[Place | None, str]:
         return place(2), self.recorder.operator
 
     def run(self) -> None:
         """Trace; whatever the model's code raises is kept in `error`."""
-        modules = self.subject.modules
-        classes = {type(module) for module in modules}
         with ExitStack() as stack:
             stack.enter_context(_no_collection())
-            stack.enter_context(preserved(modules))
+            stack.enter_context(preserved([] if self.subject.maker is not None else self.subject.modules))
             stack.enter_context(running(self.mode))
+            if not self._make(self.subject.maker):
+                return
+            modules = self.subject.modules
+            classes = {type(module) for module in modules}
             self._swap_parameters(modules)
             arguments = {name: self._input(name, value) for name, value in self.bound.arguments.items()}
             for name, value in arguments.items():
                 self.names.declare_all(value, self.bound.declared.get(name))
             pin_attributes(modules, self.env, self.names)
             own = modules_of(classes)
-            stack.enter_context(shadowed(own))
+            stack.enter_context(shadowed(own if self.subject.maker is None else [*own, *torch_layers()]))
             stack.enter_context(self.boundaries.watching(own))
             stack.enter_context(_checks_seen(self.names))
             stack.enter_context(self.stack.watching())
             self._call(arguments)
+
+    # Making the module
+
+    def make(self) -> None:
+        """Make the module alone, without its forward; whatever the constructor raises is kept in `error`."""
+        with _no_collection(), preserved([]), running(self.mode):
+            if self._make(self.subject.maker):
+                self._swap_parameters(self.subject.modules)
+
+    def _make(self, maker: Maker | None) -> bool:
+        """Make the subject's module, if it has to be made, of this attempt's symbols. False when the code raised."""
+        if maker is None:
+            return True
+        sizes = {name: self._constructor_size(name) for name in maker.symbols}
+        try:
+            with building(self.recorder, maker.modules):
+                root = maker.make(sizes)
+        except Exception as error:  # any: it is the model's own code
+            self.error, self.made = error, False
+            return False
+        self.subject = replace(self.subject, call=root, root=root)
+        self.stack.follow(root)
+        return True
+
+    def _constructor_size(self, name: str) -> int | torch.SymInt:
+        """A symbol; the plain number where the name stands for it alone."""
+        if name in self.hints.pinned:
+            return self.hints.pinned[name]
+        hint = self.hints.choose(name, axis=0)
+        return self.env.symint(self.env.symbol(name, hint=hint, low=min(2, hint)))
 
     def _call(self, arguments: dict[str, Any]) -> None:
         positional = [arguments[name] for name in self.bound.positional]
@@ -124,8 +180,9 @@ class Attempt:
                 self.result = self.subject.call(*positional, **keyword)
         except Exception as error:  # any: it is the model's own code; the tracer decides what to make of it
             self.error = error
-            return
-        self._finish()
+        else:
+            self._finish()
+        self.spelling = self.names.define_formulas()
 
     def _finish(self) -> None:
         recorder = self.recorder
@@ -156,10 +213,17 @@ class Attempt:
         """Symbols that are not inputs' sizes alone."""
         return {*self.env.fresh, *self.env.definitions, *self.env.computed}
 
-    def demanded(self) -> tuple[str, int] | None:
-        """The size that the last failed comparison asked for: `T == 8` when 5*T met 40, a multiple for `H % 32`."""
+    def demanded(self, beside: list[Expr]) -> tuple[str, int] | None:
+        """The size that the last failed comparison asked for: `T == 8` when 5*T met 40, a multiple for `H % 32`.
+
+        `beside` are the differences of a constructor's sizes that were asked for before; a new one is added.
+        """
+        maker = self.subject.maker
         for difference in reversed(self.env.unequal[-RECENT:]):
             found = solve(difference, self.env)
+            if maker is not None and {symbol.name for symbol in difference.symbols} & maker.symbols.keys():
+                found = solve_for_any(difference, self.env, beside=beside)
+                beside.append(difference)
             if found is not None:
                 return found
         return None
@@ -182,8 +246,9 @@ class Attempt:
         if tensor is None:
             return None
         if id(tensor) not in fakes:
-            fake = self.ledger.fake(tensor)
-            self.ledger.register(fake, tensor, path, kind)
+            made = type(tensor) is FakeTensor  # by this attempt's own constructor
+            fake = tensor if made else self.ledger.fake(tensor)
+            self.ledger.register(fake, None if made else tensor, path, kind)
             fakes[id(tensor)] = fake
         self.parameters[path] = fakes[id(tensor)]
         return fakes[id(tensor)]
@@ -265,6 +330,8 @@ class Attempt:
         if name in self.hints.pinned:
             return Expr.symbol(name, self.hints.pinned[name])
         attribute = vars(self.subject.root).get(name) if self.subject.root is not None else None
+        if isinstance(attribute, torch.SymInt):
+            return size_key(attribute)
         if type(attribute) is int and name not in self.hints.given:
             return Expr.symbol(name, attribute)
         low, high = dim.low or 2, dim.high

@@ -27,12 +27,14 @@ class Bound:
     """Inputs by parameter name, in the order of the call: `positional` names first, then those given by keyword.
 
     A value is a `TensorSpec`, a tensor, a structure of them, or a plain Python value. `declared` holds what the
-    annotations say of each, to name the axes of tensors that are given as such.
+    annotations say of each, to name the axes of tensors that are given as such. `made_of` are the free sizes that the
+    module itself is made of, when a `Recipe` is traced.
     """
 
     positional: dict[str, Any]
     keyword: dict[str, Any]
     declared: dict[str, Specs | None]
+    made_of: tuple[str, ...] = ()
 
     @property
     def arguments(self) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch import nn
 
 from shapeflow.dims.env import DimEnv
@@ -19,6 +20,7 @@ from shapeflow.trace.boundaries import Boundaries
 from shapeflow.trace.names import Names, dim_names, forward_specs
 from shapeflow.trace.rescue import NOTHING, Rescue
 from shapeflow.trace.result import ModuleInfo, Scope
+from shapeflow.trace.traced import size_key
 
 
 class ModuleStack:
@@ -33,8 +35,12 @@ class ModuleStack:
         self.boundaries: Boundaries | None = None
         self.rescue: Rescue | None = None
         if root is not None:
-            self.paths = {id(module): path for path, module in root.named_modules()}
-            self.fx_stack = {"": ("", type(root))}
+            self.follow(root)
+
+    def follow(self, root: nn.Module) -> None:
+        """Take the paths from this module on."""
+        self.paths = {id(module): path for path, module in root.named_modules()}
+        self.fx_stack = {"": ("", type(root))}
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -122,10 +128,13 @@ def pin_attributes(modules: Iterable[nn.Module], env: DimEnv, names: Names) -> N
     """In modules with annotated methods, an integer attribute that bears a dim's name reads as a symbol of that name.
 
     `view(b, t, self.n_heads, self.d_head)` then carries the names by origin. The caller puts the attributes back.
+    One that is made of symbols already, `d_model // n_heads`, is only noted.
     """
     for module in modules:
-        for name in dim_names(type(module)) & vars(module).keys():
+        for name in sorted(dim_names(type(module)) & vars(module).keys()):
             value = vars(module)[name]
+            if isinstance(value, torch.SymInt):
+                names.note_formula(name, size_key(value))
             if type(value) is int and value > 0:
                 names.values.setdefault(name, value)
                 vars(module)[name] = env.symint(Expr.symbol(name, value))
@@ -139,5 +148,5 @@ def module_infos(root: nn.Module | None, stack: ModuleStack) -> dict[str, Module
         for path, module in tree.named_modules(prefix=prefix, remove_duplicate=False):
             unique = {id(each): each.numel() for each in module.parameters() if not nn.parameter.is_lazy(each)}
             called = stack.calls[stack.paths.get(id(module), path)]
-            found[path] = ModuleInfo(path, type(module).__name__, sum(unique.values()), called)
+            found[path] = ModuleInfo(path, type(module).__name__, size_key(sum(unique.values())), called)
     return found

@@ -19,6 +19,7 @@ import torch
 from torch import nn
 
 from shapeflow.dims.annotation import Each, Specs, signature_of, spec_of, specs_in
+from shapeflow.dims.atoms import FloorDiv
 from shapeflow.dims.dim import Dim
 from shapeflow.dims.env import DimEnv
 from shapeflow.dims.expr import Expr
@@ -35,6 +36,24 @@ class Names:
         self.env, self.mode, self.signatures = env, mode, signatures
         self.values: dict[str, int] = {}
         self.unreadable: dict[str, str] = {}
+        self._formulas: dict[str, Expr | None] = {}
+
+    def note_formula(self, name: str, formula: Expr) -> None:
+        """An attribute holds a quotient of sizes: `self.d_head = d_model // n_heads`. Two of one name are none."""
+        if self._formulas.setdefault(name, formula) is not formula:
+            self._formulas[name] = None
+
+    def define_formulas(self) -> dict[Expr, Expr]:
+        """Behind a run, each quotient that an attribute holds as a name with a definition, for the reader."""
+        taken = {symbol.name for symbol in self.env.hints}
+        found: dict[Expr, Expr] = {}
+        for name, formula in self._formulas.items():
+            if formula is not None and name not in taken and _is_quotient(formula):
+                (symbol,) = Expr.symbol(name).symbols
+                self.env.hints[symbol] = self.env.hint(formula)
+                self.env.definitions[symbol] = formula
+                found.setdefault(formula, Expr.symbol(name))
+        return found
 
     def declare(self, tensor: torch.Tensor, spec: TensorSpec) -> None:
         """Give the fixed, still unnamed axes of `tensor` the names that `spec` declares."""
@@ -193,6 +212,14 @@ def _aligned(dims: tuple[Dim, ...], rank: int) -> list[Dim | None] | None:
         return list(dims) if len(dims) == rank else None
     extra = rank - (len(dims) - 1)
     return None if extra < 0 else [*dims[:variadic], *[None] * extra, *dims[variadic + 1 :]]
+
+
+def _is_quotient(formula: Expr) -> bool:
+    (monomial, coefficient), *others = formula.terms or (((), 0),)
+    if others or coefficient != 1 or len(monomial) != 1:
+        return False
+    atom, power = monomial[0]
+    return isinstance(atom, FloorDiv) and power == 1
 
 
 def _is_symbol(size: Any) -> bool:

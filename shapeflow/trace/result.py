@@ -92,11 +92,11 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class ModuleInfo:
-    """A module of the traced model: `parameters` counts unique numbers in it and below it."""
+    """A module of the traced model: `parameters` counts unique numbers in it and below it, a formula in a `Recipe`."""
 
     path: str
     kind: str
-    parameters: int
+    parameters: int | Expr
     called: int
 
 

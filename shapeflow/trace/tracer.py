@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from torch import nn
 from shapeflow.errors import InputError
 from shapeflow.torch_private import is_scripted, real_module
 from shapeflow.trace.attempt import Attempt, Subject
+from shapeflow.trace.construct import Recipe
 from shapeflow.trace.failure import failure
 from shapeflow.trace.hints import RUNGS, Hints
 from shapeflow.trace.inputs import Bound, bind
@@ -58,8 +60,11 @@ def prepared(
     target: Any, inputs: tuple[Any, ...], named: Mapping[str, Any], hints: Mapping[str, int]
 ) -> tuple[Subject, Bound]:
     """What is traced, and what with. Raises InputError and SpecError."""
-    subject = _subject(target)
-    bound = bind(subject.function, inputs, named, subject.name)
+    if isinstance(target, Recipe):
+        subject, free = target.subject(hints)
+    else:
+        subject, free = _subject(target), ()
+    bound = replace(bind(subject.function, inputs, named, subject.name), made_of=free)
     return materialised(subject, bound, Hints(0, frozenset(), given=hints)), bound
 
 
@@ -93,6 +98,7 @@ class Search:
     ) -> None:
         self.subject, self.bound, self.given, self.progress = subject, bound, given, progress
         self.constants = _constants(subject.root)
+        self.start: Mapping[str, int] = {} if subject.maker is None else subject.maker.symbols
         self.flips: dict[Place, bool] = {}
         self.fixed: dict[str, int] = {}
         self.first: Attempt | None = None
@@ -117,26 +123,29 @@ class Search:
         first = attempt = self._with_flips(lambda: self._hints(rung))
         if self.first is None:
             self.first = first
+        asked = [] if self.subject.maker is None else [*self.subject.maker.demands]
         for _ in range(MOST_REPAIRS):
             if attempt.error is None:
                 return attempt
-            demanded = attempt.demanded()
-            if demanded is None or demanded[0] in {*self.fixed, *self.given}:
+            demanded = attempt.demanded(asked)
+            if demanded is None or demanded[0] in self.given or demanded[0] in self.fixed.keys() - self.start.keys():
                 break
             self.fixed[demanded[0]] = demanded[1]
             attempt = self._with_flips(lambda: self._hints(rung))
         return first
 
     def _hints(self, rung: int) -> Hints:
-        return Hints(rung, self.constants, given=self.given, fixed=self.fixed)
+        return Hints(rung, self.constants, given=self.given, fixed={**self.start, **self.fixed})
 
     def at(self, sizes: Mapping[str, int], *, pinned: bool = False) -> Attempt:
         """One attempt at these sizes. `pinned`: the names stand for these numbers alone, as in a real run."""
+        sizes = {**self.start, **sizes}
         return self._with_flips(lambda: Hints(0, self.constants, given=sizes, pinned=sizes if pinned else {}))
 
     def beyond(self, sizes: Mapping[str, int]) -> tuple[Attempt, list[Failure]]:
         """One run at these sizes that goes on behind a module that raised, where it can; and every failure of it."""
-        attempt = Attempt(self.subject, self.bound, Hints(0, self.constants, given=sizes), dict(self.flips))
+        hints = Hints(0, self.constants, given={**self.start, **sizes})
+        attempt = Attempt(self.subject, self.bound, hints, dict(self.flips))
         rescue = attempt.stack.rescue = Rescue(attempt)
         attempt.run()
         last, failures = attempt.recorder.failed, rescue.failures
@@ -178,5 +187,5 @@ def _constants(root: nn.Module | None) -> frozenset[int]:
         found.update(value for value in vars(module).values() if type(value) is int)
         for tensor in [*vars(module)["_parameters"].values(), *vars(module)["_buffers"].values()]:
             if isinstance(tensor, torch.Tensor) and not nn.parameter.is_lazy(tensor):
-                found.update(tensor.shape)
+                found.update(size for size in tensor.shape if type(size) is int)
     return frozenset(found)

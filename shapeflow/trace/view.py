@@ -35,13 +35,13 @@ class View:
 
     def __init__(self, attempt: Attempt) -> None:
         inputs = [record for _, record in attempt.inputs]
+        self.attempt = attempt
         self.records = [*inputs, *attempt.recorder.ledger.records]
         self.shapes: Shapes = {}
         self.kept: dict[int, Record] = {}
         self._collect()
         self._spread_names()
         self.names = self._unique_names()
-        self.attempt = attempt
 
     def _collect(self) -> None:
         for record in self._all():
@@ -87,7 +87,12 @@ class View:
         }
 
     def shape(self, record: Record, index: int) -> Shape:
-        return Shape(tuple(self.shapes[id(record), index]), record.outputs[index].shape.dtype)
+        return self._spelt(Shape(tuple(self.shapes[id(record), index]), record.outputs[index].shape.dtype))
+
+    def _spelt(self, shape: Shape) -> Shape:
+        """`d_head` for `d_model//n_heads`, where an attribute of that name holds it."""
+        spelling = self.attempt.spelling
+        return Shape(tuple(_spelt(dim, spelling) for dim in shape.dims), shape.dtype) if spelling else shape
 
     def node(self, record: Record) -> Node:
         outputs = tuple(self.shape(record, index) for index in range(len(record.outputs)))
@@ -136,8 +141,8 @@ class View:
         known = self.shapes.get((id(source), index))
         dims = signature.shape.dims
         if known is not None and [dim.value for dim in known] == [dim.value for dim in dims]:
-            return Shape(tuple(known), signature.shape.dtype)
-        return signature.shape
+            return self._spelt(Shape(tuple(known), signature.shape.dtype))
+        return self._spelt(signature.shape)
 
 
 def _align(given: list[Expr], taken: list[Expr]) -> None:
@@ -146,6 +151,10 @@ def _align(given: list[Expr], taken: list[Expr]) -> None:
         name, number = given[-back], taken[-back]
         if number.constant is not None and name.constant is None and name.value == number.constant:
             taken[-back] = name
+
+
+def _spelt(dim: Expr, spelling: dict[Expr, Expr]) -> Expr:
+    return dim if dim.constant is not None else dim.map_atoms(lambda atom: spelling.get(Expr.from_atom(atom)))
 
 
 def _keeps(record: Record) -> bool:
