@@ -20,10 +20,16 @@ from .checkpoint import Weights, read_folder, read_model
 # Their `model_type`, and the file of this folder whose `convert(config, weights)` makes our model of it.
 CONVERTERS = {
     "bert": "bert",
+    "deepseek_v2": "deepseek",
+    "deepseek_v3": "deepseek",
     "gpt2": "gpt2",
+    "gpt_oss": "experts",
     "llama": "llama",
     "mistral": "llama",
+    "mixtral": "experts",
     "qwen3": "llama",
+    "qwen3_moe": "experts",
+    "switch_transformers": "switch",
     "t5": "t5",
 }
 

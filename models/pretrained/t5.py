@@ -1,6 +1,7 @@
 """T5 of `transformers` (`T5ForConditionalGeneration`, versions 1.0 and 1.1) as our `models.t5.T5`."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,24 +19,30 @@ PROJECTIONS = {"q": "q", "k": "k", "v": "v", "out": "o"}
 # The first checkpoints hold distances for cross-attention too, where neither theirs nor ours reads any.
 UNUSED = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
 
+Network = Callable[[Weights, str, str], dict[str, Tensor]]
+
 
 def convert(config: Mapping[str, Any], weights: Weights) -> T5:
     """The model with all of the weights; it has a head of its own where the checkpoint holds one that differs."""
-    table = weights.take("shared.weight")
-    ours = {"tokens.table.weight": table}
-    for name in ("encoder", "decoder"):
-        weights.drop_copy(f"{name}.embed_tokens.weight", table)
-    head = weights.take("lm_head.weight") if "lm_head.weight" in weights else table
-    tied = torch.equal(head, table)
-    if not tied:
-        ours["head.weight"] = head
+    ours, tied = tables(weights)
     ours_config = our_config(config, tied=tied)
-    ours |= stack(weights, "encoder", ours_config.n_encoder_layers, gated=ours_config.gated)
-    ours |= stack(weights, "decoder", ours_config.n_decoder_layers, gated=ours_config.gated)
+    network = partial(feed_forward, gated=ours_config.gated)
+    ours |= stack(weights, "encoder", ours_config.n_encoder_layers, network)
+    ours |= stack(weights, "decoder", ours_config.n_decoder_layers, network)
     weights.drop(UNUSED)
     model = T5(ours_config)
     load(model, ours)
     return model
+
+
+def tables(weights: Weights) -> tuple[dict[str, Tensor], bool]:
+    """The embedding, with the head where it is another matrix; and whether it is not."""
+    table = weights.take("shared.weight")
+    for name in ("encoder", "decoder"):
+        weights.drop_copy(f"{name}.embed_tokens.weight", table)
+    head = weights.take("lm_head.weight") if "lm_head.weight" in weights else table
+    tied = torch.equal(head, table)
+    return {"tokens.table.weight": table} | ({} if tied else {"head.weight": head}), tied
 
 
 def our_config(config: Mapping[str, Any], *, tied: bool) -> T5Config:
@@ -61,8 +68,11 @@ def our_config(config: Mapping[str, Any], *, tied: bool) -> T5Config:
     )
 
 
-def stack(weights: Weights, name: str, n_layers: int, *, gated: bool) -> dict[str, Tensor]:
-    """All blocks of one side, its last norm, and the biases of distances, which they keep in block 0."""
+def stack(weights: Weights, name: str, n_layers: int, network: Network) -> dict[str, Tensor]:
+    """All blocks of one side, its last norm, and the biases of distances, which they keep in block 0.
+
+    `network(weights, theirs, ours)` takes one feed-forward layer, `theirs` and `ours` are what its names begin with.
+    """
     bias = f"{name}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
     taken = {
         f"{name}.bias.table.weight": weights.take(bias),
@@ -77,10 +87,12 @@ def stack(weights: Weights, name: str, n_layers: int, *, gated: bool) -> dict[st
                 taken[f"{ours}{our}.{ours_part}.weight"] = weights.take(f"{theirs}{place}.{their}.{theirs_part}.weight")
         last = len(sublayers)
         taken[f"{ours}norm{last + 1}.weight"] = weights.take(f"{theirs}{last}.layer_norm.weight")
-        taken |= feed_forward(weights, f"{theirs}{last}.DenseReluDense.", f"{ours}ffn.", gated=gated)
+        taken |= network(weights, f"{theirs}{last}.", f"{ours}ffn.")
     return taken
 
 
 def feed_forward(weights: Weights, theirs: str, ours: str, *, gated: bool) -> dict[str, Tensor]:
     parts = {"gate": "wi_0", "up": "wi_1", "down": "wo"} if gated else {"up": "wi", "down": "wo"}
-    return {f"{ours}{our}.weight": weights.take(f"{theirs}{their}.weight") for our, their in parts.items()}
+    return {
+        f"{ours}{our}.weight": weights.take(f"{theirs}DenseReluDense.{their}.weight") for our, their in parts.items()
+    }
