@@ -19,7 +19,7 @@ SHIFTED = frozenset({"cat", "concat", "pad", "constant_pad_nd"})
 
 def find(scene: Scene) -> Iterator[Problem]:
     for recut in scene.axes.recuts:
-        if not _shifts(recut.node.args[0]):
+        if not _shifts(recut.node.args[0]) and not _is_cut(recut.node):
             yield _problem(scene, recut)
 
 
@@ -31,6 +31,16 @@ def _shifts(node: object) -> bool:
         if name not in ("view", "reshape", "contiguous", "getitem", "narrow") or not node.args:
             return False
         node = node.args[0]
+    return False
+
+
+def _is_cut(node: fx.Node) -> bool:
+    """The same trick the other way round: behind the view the first row is left out (XLNet)."""
+    for user in node.users:
+        index = user.args[1] if name_of(record_of(user)) == "getitem" else ()
+        parts = index if isinstance(index, tuple) else (index,)
+        if any(isinstance(part, slice) and isinstance(part.start, int) and part.start > 0 for part in parts):
+            return True
     return False
 
 
