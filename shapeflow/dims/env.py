@@ -218,7 +218,16 @@ class DimEnv:
         """
         if denominator.constant is None and self.hint(denominator) >= 1:
             self.ask(Relation(">=", denominator - 1))
-        return self._operand(numerator) // self._operand(denominator)
+        exact = self.exact(numerator, denominator)
+        return self._operand(numerator) // self._operand(denominator) if exact is None else exact
+
+    def exact(self, numerator: Expr, denominator: Expr) -> Expr | None:
+        """The quotient where known facts make it one without a rest: `(n//4) // (n//32)` is 8 when 8 divides `n//4`."""
+        if not self.facts.quotients:
+            return None
+        whole, part = self.facts.put_in(numerator), self.facts.put_in(denominator)
+        quotient = whole // part
+        return quotient if quotient * part is whole and (whole is not numerator or part is not denominator) else None
 
     def whole(self, size: Expr) -> Expr:
         """The size with quotients multiplied out that are known to leave no rest: `32 * (H // 32)` is `H`."""

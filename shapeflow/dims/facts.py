@@ -29,6 +29,7 @@ class Facts:
     nonnegative: list[Expr] = field(default_factory=list)
     values: dict[Symbol, Expr] = field(default_factory=dict)
     divisible: set[tuple[Expr, Expr]] = field(default_factory=set)
+    quotients: dict[Atom, Expr] = field(default_factory=dict)
     limits: dict[Atom, Bounds] = field(default_factory=dict)
     supposed: dict[Atom, Bounds] = field(default_factory=dict)
 
@@ -45,6 +46,7 @@ class Facts:
             self.zero |= {difference, -difference}
             self.divisible |= set(divisions(difference))
             self._learn_multiple(difference)
+            self._learn_quotients(difference)
             self._learn_value(difference)
 
     def _learn_multiple(self, difference: Expr) -> None:
@@ -55,6 +57,31 @@ class Facts:
                 continue
             value = denominator * Expr.symbol(f"{symbol.name}/{denominator}")
             self.values = {key: old.replace({symbol: value}) for key, old in self.values.items()} | {symbol: value}
+
+    def _learn_quotients(self, difference: Expr) -> None:
+        """`((H - 1)//4 + 1) % 8 == 0`: from here on `(H - 1)//4` is `8*((H + 3)//32) - 1`; `H//32 == 1`: it is 1."""
+        for numerator, denominator in divisions(difference):
+            quotient = numerator // denominator
+            self._write(numerator, denominator * quotient)
+            self._write((numerator + denominator - 1) // denominator, quotient)  # rounding up makes no difference
+        if len([monomial for monomial, _ in difference.terms if monomial]) == 1:
+            for size in (difference, -difference):
+                self._write(size, Expr.const(0))
+
+    def _write(self, size: Expr, known: Expr) -> None:
+        """Where `size` is a quotient, or a sum with one: note what the quotient is, so that `size` is `known`."""
+        for monomial, coefficient in size.terms:
+            if coefficient == 1 and len(monomial) == 1 and isinstance(monomial[0][0], FloorDiv) and monomial[0][1] == 1:
+                atom = monomial[0][0]
+                value = self.put_in(Expr.from_atom(atom) - size + known)
+                if _put_in(value, {atom: Expr.const(0)}) is value:
+                    values = {key: _put_in(old, {atom: value}) for key, old in self.quotients.items()}
+                    self.quotients = {**values, atom: value}
+                    return
+
+    def put_in(self, size: Expr) -> Expr:
+        """The size with every quotient written as what it is known to be."""
+        return _put_in(size, self.quotients) if self.quotients else size
 
     def _learn_value(self, difference: Expr) -> None:
         for monomial, coefficient in difference.terms:
@@ -89,7 +116,7 @@ class Facts:
 
     def simplify(self, relation: Relation) -> Relation:
         """The relation with known values put in and divisions that leave no rest carried out."""
-        difference = self._divide(relation.difference)
+        difference = self._divide(self.put_in(relation.difference))
         if self.values and difference.symbols & self.values.keys():
             difference = self._divide(difference.replace(self.values))  # `d % h == 0` is known of d, not of 2*(d/2)
         return relation if difference is relation.difference else Relation(relation.operator, difference)
@@ -160,6 +187,10 @@ def _multiplied_out(size: Expr, numerator: Expr, denominator: Expr) -> Expr:
         if rest * denominator * quotient is term:
             size = size - term + rest * numerator
     return size
+
+
+def _put_in(size: Expr, known: dict[Atom, Expr]) -> Expr:
+    return size.map_atoms(known.get)
 
 
 def _is(atom: object, numerator: Expr, denominator: Expr) -> bool:

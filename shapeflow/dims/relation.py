@@ -114,6 +114,18 @@ def divisions(difference: Expr) -> Iterator[tuple[Expr, Expr]]:
                 for left in (rest - difference, rest + difference):  # rest is the remainder, from 0 to k - 1
                     if left.constant is not None and 0 <= left.constant < (atom.denominator.constant or 1):
                         yield atom.numerator - left, atom.denominator
+    yield from _merged_divisions(difference)
+
+
+def _merged_divisions(difference: Expr) -> Iterator[tuple[Expr, Expr]]:
+    """The same where the dividend is a quotient and two divisions became one: `2*((H + 35)//64) - (H + 3)//32`."""
+    difference = difference // _content(difference)
+    for monomial, coefficient in difference.terms:
+        if len(monomial) == 1 and abs(coefficient) > 1 and isinstance(monomial[0][0], FloorDiv) and monomial[0][1] == 1:
+            times, quotient = abs(coefficient), Expr.from_atom(monomial[0][0])
+            dividend = times * quotient - (difference if coefficient > 0 else -difference)
+            if quotient in (dividend // times, (dividend + times - 1) // times):
+                yield dividend, Expr.const(times)
 
 
 def _plain_remainder(numerator: Expr, denominator: Expr) -> Expr:

@@ -90,6 +90,8 @@ def _quotient(env: DimEnv, total: Any, known: Any) -> Any:
     if type(total) is int and type(known) is int:
         return total // known
     whole, part = (Expr.const(n) if type(n) is int else size_key(n) for n in (total, known))
+    if (multiple := env.exact(whole, part)) is not None:
+        return env.number(multiple)
     named, plain = whole // part, whole.unpinned // part.unpinned
     exact = plain * part.unpinned is whole.unpinned and named * part is not whole
     return env.number(plain if exact else named)

@@ -255,3 +255,15 @@ def test_fresh_sizes_are_numbered_by_their_stem_and_may_be_zero():
 def test_a_fresh_size_does_not_take_a_name_of_the_user():
     env, u0 = sizes(u0=7)
     assert env.fresh_symbol("u", hint=3, origin="nonzero") is not u0
+
+
+def test_a_division_by_a_quotient_that_is_known_to_fit_leaves_no_rest():
+    """Windows of 8 on a grid of `H//4`: HaloNet's blocks."""
+    env, h, t = sizes(H=64, T=7)
+    rows = h // 4
+    assert str(env.divide(t * rows, 8 * (rows // 8))) == "(T*(H//4))//(8*(H//32))"
+    assert env.ask(relation(rows % 8, "==", 0), demanded=True)
+    before = guards(env)
+    assert env.divide(t * rows, 8 * (rows // 8)) is t
+    assert env.remainder(t * rows, 8 * (rows // 8)).constant == 0
+    assert guards(env) == before

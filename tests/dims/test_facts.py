@@ -73,6 +73,12 @@ def test_an_inequality_implies_weaker_ones_and_no_stronger_one(known, asked, ans
         (relation(H % 32, "==", 0), relation(B * 32 * (H // 32), "==", B * H)),
         (relation((B * T) % S, "==", 0), relation(S * ((B * T) // S), "==", B * T)),
         (relation(H % 32, "==", 0), relation(32 * (H // 32) + H % 32, ">=", H)),
+        (relation(((H + 3) // 4) % 8, "==", 0), relation(8 * ((H + 3) // 32), "==", (H + 3) // 4)),
+        (relation(((H + 3) // 4) % 8, "==", 0), relation((T * ((H + 3) // 4)) % (8 * ((H + 3) // 32)), "==", 0)),
+        (relation(((H + 3) // 4) % 2, "==", 0), relation(2 * ((H + 3) // 8), "==", (H + 3) // 4)),
+        (relation((H // 4 + 1) % 8, "==", 0), relation(8 * ((H + 4) // 32), "==", H // 4 + 1)),
+        (relation(H % 2, "==", 0), relation((H + 1) // 2, "==", H // 2)),
+        (relation(H // 32, "==", 1), relation(T // (H // 32), "==", T)),
         (relation(T, "==", S), relation(B * T, "==", B * S)),
         (relation(T, "==", S + 1), relation(T * T, "==", S * S + 2 * S + 1)),
         (relation(T, "==", 8), relation(5 * T, "==", 40)),
@@ -114,8 +120,41 @@ def test_limits_narrow_a_symbol(known, before, after):
     assert facts(*known).narrow(symbol, *before) == after
 
 
+@pytest.mark.parametrize("multiple", [2, 3, 8])
+@pytest.mark.parametrize("quotient", [H // 4, (H + 3) // 4, (H - 1) // 4 + 1, (H + 1) // 2 + 5, H // T])
+def test_what_a_quotient_is_known_to_be_is_equal_wherever_the_fact_holds(quotient, multiple):
+    known = facts(relation(quotient % multiple, "==", 0))
+    sizes = [quotient, quotient // multiple, (quotient + multiple - 1) // multiple, T * quotient + quotient // 2]
+    for h in range(1, 200):
+        at = {"H": h, "T": 3}
+        if quotient.at(**at) % multiple == 0:
+            assert [known.put_in(size).at(**at) for size in sizes] == [size.at(**at) for size in sizes]
+
+
+def test_quotients_learnt_one_after_the_other_are_put_into_each_other():
+    known = facts(relation((H // 4) % 8, "==", 0), relation((H // 32) % 2, "==", 0))
+    assert known.put_in(H // 4) is 16 * (H // 64)
+
+
 small = st.integers(1, 9)
-sides = st.sampled_from([T, S, B, 2 * T, T + S, T // 2, T % 3, T * S, 3 * (T // 3), T + 1, Expr.const(4)])
+sides = st.sampled_from(
+    [
+        T,
+        S,
+        B,
+        2 * T,
+        T + S,
+        T // 2,
+        (T + 1) // 2,
+        T // 4,
+        (T + 3) // 4,
+        T % 3,
+        T * S,
+        3 * (T // 3),
+        T + 1,
+        Expr.const(4),
+    ]
+)
 questions = st.builds(Relation.between, sides, st.sampled_from(["==", "!=", "<", "<=", ">", ">="]), sides)
 
 

@@ -71,6 +71,8 @@ def _operator_in(text):
         (Relation.between(H % 32, "!=", Expr.const(0)), "H % 32 != 0"),
         (Relation.between(32 * (H // 32), "==", H), "H % 32 == 0"),
         (Relation.between(H, "!=", 32 * (H // 32)), "H % 32 != 0"),
+        (Relation.between(2 * ((H + 35) // 64), "==", (H + 3) // 32), "((H + 3)//32) % 2 == 0"),
+        (Relation.between(8 * (H // 32), "!=", H // 4), "(H//4) % 8 != 0"),
         (Relation.between((B * T) % S, "==", Expr.const(0)), "(B*T) % S == 0"),
         (Relation.between(S * ((B * T) // S), "==", B * T), "(B*T) % S == 0"),
         (Relation.between(H % 32, "==", Expr.const(5)), "H % 32 == 5"),
