@@ -112,7 +112,10 @@ class Router(nn.Module):
         return best.repeat_interleave(self.group_size, dim=-1)
 
     def best_members(self, rank: Float[Tensor, "B T n_experts"]) -> Float[Tensor, "B T n_groups n_best"]:
-        return rank.unflatten(-1, (self.n_groups, self.group_size)).topk(self.n_best, dim=-1).values
+        return self.grouped(rank).topk(self.n_best, dim=-1).values
+
+    def grouped(self, rank: Float[Tensor, "B T n_experts"]) -> Float[Tensor, "B T n_groups group_size"]:
+        return rank.unflatten(-1, (self.n_groups, self.group_size))
 
     def best_groups(self, values: Float[Tensor, "B T n_groups"]) -> Int[Tensor, "B T top_groups"]:
         return values.topk(self.top_groups, dim=-1).indices
