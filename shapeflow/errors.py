@@ -5,6 +5,8 @@ ShapeflowError
 ├── InputError     inputs that are missing, too many, misnamed, or of an unknown kind
 ├── TargetError    a target that does not import, does not exist or cannot be built
 ├── TraceError     the model's own code raised while it ran on fake tensors
+├── ConfigError    settings in pyproject.toml that are unknown or of a wrong kind
+├── OutputError    a report that cannot be written
 └── DrawError      a drawing that cannot be written
 """
 
@@ -50,6 +52,14 @@ class TraceError(ShapeflowError):
     def __init__(self, message: str, *, trace: Trace | None = None) -> None:
         super().__init__(message)
         self.trace = trace
+
+
+class ConfigError(ShapeflowError):
+    """Settings in pyproject.toml that are unknown or of a wrong kind."""
+
+
+class OutputError(ShapeflowError):
+    """A report that cannot be written to its file."""
 
 
 class DrawError(ShapeflowError):

@@ -1,6 +1,6 @@
 """Every example of the README runs: Python blocks as they are, shell blocks through the command line.
 
-A block of text is what the command above it prints, or the beginning of it.
+A block of text is what the command above it prints, or the beginning of it; one of TOML is read as settings.
 """
 
 import re
@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from shapeflow.check.config import read_config
+from shapeflow.check.rules import RULES
 from shapeflow.cli import app
 
 ROOT = Path(__file__).parents[1]
@@ -27,7 +29,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_languages() -> None:
-    assert {language for language, _ in BLOCKS} == {"bash", "python", "text"}
+    assert {language for language, _ in BLOCKS} == {"bash", "python", "text", "toml"}
 
 
 @pytest.mark.parametrize("text", [text for language, text in BLOCKS if language == "python"])
@@ -48,7 +50,13 @@ PRINTED = [(BLOCKS[i - 1][1].splitlines()[-1], text) for i, (language, text) in 
 @pytest.mark.parametrize(("command", "text"), PRINTED)
 def test_printed_text(checkout: Path, command: str, text: str) -> None:
     answer = CliRunner().invoke(app, shlex.split(command)[1:])
-    assert answer.stdout.startswith(text)
+    assert answer.stdout.replace(f"{ROOT}/", "").startswith(text)
+
+
+@pytest.mark.parametrize("text", [text for language, text in BLOCKS if language == "toml"])
+def test_settings(checkout: Path, text: str) -> None:
+    (checkout / "pyproject.toml").write_text(text)
+    assert read_config(checkout, lambda: RULES).targets
 
 
 def test_the_other_commands_are_what_ci_runs() -> None:

@@ -63,3 +63,15 @@ class Report:
         from shapeflow.check.text import render_text
 
         return render_text(self)
+
+    def to_json(self) -> str:
+        """The report as JSON, in the form that `shapeflow.check.formats.json` describes."""
+        from shapeflow.check.formats.json import to_json
+
+        return to_json([self])
+
+    def to_sarif(self) -> str:
+        """The report as SARIF 2.1.0."""
+        from shapeflow.check.formats.sarif import to_sarif
+
+        return to_sarif([self])
