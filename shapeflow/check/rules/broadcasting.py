@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from torch import fx
 
 from shapeflow.check.axes import Axis, Shape, name_of, record_of, tensors_of
 from shapeflow.check.problem import Problem
+from shapeflow.check.rules.operand import name_in_line, operand_in_line
 from shapeflow.check.rules.rule import Rule
-from shapeflow.check.rules.scene import Scene, line_of, names_of
+from shapeflow.check.rules.scene import Scene, call_in_line, names_of
+from shapeflow.trace.view import KEEPS_AXES
 
 SUMS = """add sub mul div truediv pow rsub radd rmul rdiv iadd isub maximum minimum where eq ne lt le gt ge
 lerp mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits""".split()
+SHARED_OUT = "div truediv sub where masked_fill".split()
+"""Operators that take a vector of a matrix off that matrix; a product with one may be one half of two."""
+REDUCTIONS = frozenset("sum mean amax amin max min prod std var norm logsumexp any all nansum".split())
 
 
 def find_doubled(scene: Scene) -> Iterator[Problem]:
@@ -25,7 +31,7 @@ def find_doubled(scene: Scene) -> Iterator[Problem]:
         assert longer is not None and shorter is not None
         doubled = _doubled(longer, shorter)
         if doubled is not None:
-            yield _doubled_problem(scene, node, pair, doubled)
+            yield _doubled_problem(scene, node, pair, *doubled)
 
 
 def _pair(scene: Scene, node: fx.Node) -> tuple[fx.Node, fx.Node] | None:
@@ -40,33 +46,28 @@ def _pair(scene: Scene, node: fx.Node) -> tuple[fx.Node, fx.Node] | None:
     return (one, other) if ranks[0] > ranks[1] else (other, one)
 
 
-def _doubled(longer: Shape, shorter: Shape) -> Axis | None:
-    """The axis of the shorter that lies against a size of one that no one asked for, and that the longer has too."""
+def _doubled(longer: Shape, shorter: Shape) -> tuple[Axis, int] | None:
+    """The axis of the shorter against a size of one that no one asked for, where the longer has that size elsewhere.
+
+    With it the place of the one, from the end. Two axes of the same tensor, as in `left(x) + right(x).squeeze()`,
+    are all pairs of its rows, and meant.
+    """
     for back, axis in enumerate(reversed(shorter), start=1):
         against = longer[-back]
         free = any(symbol.value is None for symbol in axis.size.symbols)
         if axis.factors and free and not against.factors and against.implicit:
             others = [each for each in longer[: len(longer) - len(shorter)] if each.factors]
-            if any(each.size is axis.size for each in others):
-                return axis
+            if any(each.size is axis.size and each.factors != axis.factors for each in others):
+                return axis, -back
     return None
 
 
-def _doubled_problem(scene: Scene, node: fx.Node, pair: tuple[fx.Node, fx.Node], axis: Axis) -> Problem:
+def _doubled_problem(scene: Scene, node: fx.Node, pair: tuple[fx.Node, fx.Node], axis: Axis, place: int) -> Problem:
     longer, shorter = pair
     shapes = " and ".join(f"({_row(scene.axes.of(each) or ())})" for each in (longer, shorter))
     message = f"{name_of(record_of(node))}: {shapes} broadcast to two axes of {axis}: each is paired with every other"
-    name = _written(longer)
-    return scene.problem("SF302", node, message, dims=names_of(axis.size), fix=f"{name}.squeeze(-1)")
-
-
-def _written(node: fx.Node) -> str:
-    """The name that the code gave a tensor, where its line is an assignment."""
-    while record_of(node) is None and node.args and isinstance(node.args[0], fx.Node):
-        node = node.args[0]
-    where = line_of(node)
-    name = where.code.partition("=")[0].strip() if where is not None and " = " in where.code else ""
-    return name if name.isidentifier() else str(node)
+    written = operand_in_line(node, node.all_input_nodes.index(longer)) or name_in_line(longer)
+    return scene.problem("SF302", node, message, dims=names_of(axis.size), fix=f"{written}.squeeze({place})")
 
 
 def _row(shape: Shape) -> str:
@@ -75,25 +76,82 @@ def _row(shape: Shape) -> str:
 
 def find_misaligned(scene: Scene) -> Iterator[Problem]:
     """`a / a.sum(1)` of a square `a`: the sums of the rows divide the columns."""
-    for node in scene.operators(*SUMS):
+    for node in scene.operators(*SHARED_OUT):
         pair = _pair(scene, node)
-        if pair is None:
+        reduction = _reduction(scene, pair[1]) if pair is not None else None
+        if pair is None or reduction is None or _start(pair[0]) is not _start(reduction.args[0]):
             continue
+        beside = [other for user in node.users for other in tensors_of(user) if other is not node]
+        if any(_goes_into(reduction, each) for each in (pair[0], *beside)):
+            continue  # both sides of the matrix get their share: D^-1/2 A D^-1/2
         matrix, vector = (scene.axes.of(each) for each in pair)
         assert matrix is not None and vector is not None
-        for back, axis in enumerate(reversed(vector), start=1):
-            against = matrix[-back]
-            if not axis.factors or not against.factors or axis.factors == against.factors:
-                continue
-            own = next((at for at, each in enumerate(matrix) if each.factors == axis.factors), None)
-            if own is not None and own != len(matrix) - back:
-                message = (
-                    f"{name_of(record_of(node))}: the axis {axis} of {_written(pair[1])} stems from axis {own} of "
-                    f"{_written(pair[0])}, and is aligned with axis {len(matrix) - back}"
-                )
-                fix = "keepdim=True in the reduction, or unsqueeze(-1) behind it"
-                yield scene.problem("SF303", node, message, dims=names_of(axis.size), fix=fix)
-                break
+        places = _misaligned(matrix, vector)
+        if places is not None:
+            yield _misaligned_problem(scene, node, reduction, vector, places)
+
+
+def _misaligned(matrix: Shape, vector: Shape) -> tuple[int, int, int] | None:
+    """An axis of the vector, the axis of the matrix that it stems from, and the one that it is aligned with."""
+    for at, axis in enumerate(vector):
+        aligned = len(matrix) - len(vector) + at
+        if axis.factors and matrix[aligned].factors and axis.factors != matrix[aligned].factors:
+            own = next((place for place, each in enumerate(matrix) if each.factors == axis.factors), None)
+            if own is not None:
+                return at, own, aligned
+    return None
+
+
+def _misaligned_problem(
+    scene: Scene, node: fx.Node, reduction: fx.Node, vector: Shape, places: tuple[int, int, int]
+) -> Problem:
+    at, own, aligned = places
+    call, name = call_in_line(reduction, name_of(record_of(reduction))), name_of(record_of(node))
+    text = ast.unparse(call) if call is not None else f"the {name_of(record_of(reduction))}"
+    message = f"{name}: {text} has axis {own} of the matrix, and is aligned with its axis {aligned}, both {vector[at]}"
+    fix = (
+        f"{text[:-1]}, keepdim=True)"
+        if call is not None and (call.args or call.keywords)
+        else "keepdim=True in the reduction"
+    )
+    return scene.problem("SF303", node, message, dims=names_of(vector[at].size), fix=fix)
+
+
+def _reduction(scene: Scene, node: fx.Node) -> fx.Node | None:
+    """The reduction that a vector comes from, one element at a time since then."""
+    for each in _back(node):
+        shape, before = scene.axes.of(each), scene.axes.of(each.args[0]) if each.args else None
+        if shape is not None and before is not None and len(before) > len(shape):
+            return each if name_of(record_of(each)) in REDUCTIONS else None
+    return None
+
+
+def _start(node: object) -> object:
+    """Where a tensor comes from, one element at a time since then."""
+    *_, start = _back(node)
+    return start
+
+
+def _back(node: object) -> Iterator[fx.Node]:
+    while isinstance(node, fx.Node):
+        yield node
+        record = record_of(node)
+        if record is not None and (record.kind != "operator" or name_of(record) not in KEEPS_AXES):
+            return
+        node = node.args[0] if node.args else None
+
+
+def _goes_into(source: fx.Node, node: fx.Node) -> bool:
+    seen: set[fx.Node] = set()
+    waiting = [node]
+    while waiting:
+        each = waiting.pop()
+        if each is source:
+            return True
+        if each not in seen:
+            seen.add(each)
+            waiting.extend(tensors_of(each))
+    return False
 
 
 RULES = (

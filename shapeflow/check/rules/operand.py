@@ -1,0 +1,75 @@
+"""The text of an operator's operand in the line that calls it: the `pred` of `((pred - y) ** 2).mean()`."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from torch import fx
+
+from shapeflow.check.axes import name_of, record_of
+from shapeflow.check.rules.scene import line_of
+
+SIGNS: dict[str, type[ast.AST]] = {
+    "add": ast.Add,
+    "sub": ast.Sub,
+    "mul": ast.Mult,
+    "div": ast.Div,
+    "truediv": ast.Div,
+    "pow": ast.Pow,
+    "eq": ast.Eq,
+    "ne": ast.NotEq,
+    "lt": ast.Lt,
+    "le": ast.LtE,
+    "gt": ast.Gt,
+    "ge": ast.GtE,
+}
+
+
+def operand_in_line(node: fx.Node, index: int) -> str:
+    """The operand of this number, in brackets where it is an operation; `""` where the line does not tell."""
+    name = name_of(record_of(node))
+    found = [operands for each in ast.walk(_parsed(node)) if (operands := _operands(each, name)) is not None]
+    if len(found) != 1 or index >= len(found[0]) or isinstance(found[0][index], ast.Starred):
+        return ""
+    text = ast.unparse(found[0][index])
+    return f"({text})" if isinstance(found[0][index], ast.BinOp | ast.UnaryOp | ast.Compare) else text
+
+
+def name_in_line(node: fx.Node) -> str:
+    """The name that the code gave a tensor, where its line is an assignment; the node's own else."""
+    while record_of(node) is None and node.args and isinstance(node.args[0], fx.Node):
+        node = node.args[0]
+    tree = _parsed(node)
+    for each in tree.body:
+        if isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name):
+            return each.targets[0].id
+    return str(node)
+
+
+def _parsed(node: fx.Node) -> ast.Module:
+    where = line_of(node)
+    try:
+        return ast.parse("" if where is None else where.code.removeprefix("return "))
+    except SyntaxError:  # a line of several
+        return ast.Module([], [])
+
+
+def _operands(tree: ast.AST, name: str) -> list[Any] | None:
+    sign = SIGNS.get(name)
+    if isinstance(tree, ast.BinOp) and sign is not None and isinstance(tree.op, sign):  # type: ignore[arg-type]  # a class
+        return [tree.left, tree.right]
+    if isinstance(tree, ast.Compare) and len(tree.ops) == 1 and sign is not None and isinstance(tree.ops[0], sign):  # type: ignore[arg-type]
+        return [tree.left, tree.comparators[0]]
+    if not isinstance(tree, ast.Call):
+        return None
+    called = getattr(tree.func, "attr", None) or getattr(tree.func, "id", "")
+    if called == name and isinstance(tree.func, ast.Attribute) and not _is_module(tree.func.value):
+        return [tree.func.value, *tree.args]
+    if called == name or (name.endswith("_loss") and any(word in called.lower() for word in ("loss", "criterion"))):
+        return list(tree.args)
+    return None
+
+
+def _is_module(owner: ast.expr) -> bool:
+    return ast.unparse(owner) in ("torch", "F", "nn.functional", "torch.nn.functional")

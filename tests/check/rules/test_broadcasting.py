@@ -1,0 +1,362 @@
+"""SF302 and SF303: operands that broadcast as nobody meant, and the broadcasts that are meant."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from tests.check.rules.found import at_the_marked_line, errors, found
+
+
+class Written(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
+
+    def forward(self, x, y):
+        pred = self.head(x)
+        return ((pred - y) ** 2).mean()  # here
+
+
+class TargetFirst(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(8, 1)
+
+    def forward(self, x, y):
+        pred = torch.sigmoid(self.head(x))
+        return (y - pred).abs().mean()  # here
+
+
+class Accuracy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(8, 1)
+
+    def forward(self, x, y):
+        pred = self.head(x) > 0
+        return (pred == y).float().mean()  # here
+
+
+class OfALoss(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(8, 1)
+
+    def forward(self, x, y):
+        out = self.head(x)
+        return F.mse_loss(out, y)  # here
+
+
+class OfAModuleLoss(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head, self.criterion = nn.Linear(8, 1), nn.SmoothL1Loss()
+
+    def forward(self, x, y):
+        out = self.head(x)
+        return self.criterion(out, y)  # here
+
+
+class Critic(nn.Module):
+    """Q-learning: what a net says of the next state, (B, 1), in a target of (B,)."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(8, 1)
+
+    def forward(self, x, reward):
+        value = self.net(x)
+        return reward + 0.9 * value  # here
+
+
+DOUBLED = [
+    (Written(), ("B 8", "B"), "pred.squeeze(-1)"),
+    (TargetFirst(), ("B 8", "B"), "pred.squeeze(-1)"),
+    (Accuracy(), ("B 8", "B"), "pred.squeeze(-1)"),
+    (OfALoss(), ("B 8", "B"), "out.squeeze(-1)"),
+    (OfAModuleLoss(), ("B 8", "B"), "out.squeeze(-1)"),
+    (Critic(), ("B 8", "B"), "(0.9 * value).squeeze(-1)"),
+]
+
+
+def name(target):
+    return getattr(target, "__name__", type(target).__name__)
+
+
+@pytest.mark.filterwarnings("ignore:Using a target size")
+@pytest.mark.parametrize(("target", "specs", "fix"), DOUBLED, ids=[name(each[0]) for each in DOUBLED])
+def test_a_layer_of_one_feature_against_a_vector(target, specs, fix):
+    problems = found("SF302", target, *specs)
+    assert len(problems) == 1
+    (problem,) = problems
+    assert problem.level == "error" and at_the_marked_line(problem)
+    assert problem.dims in (("B",), ("T",))
+    assert problem.fix == fix
+
+
+def test_the_message_names_both_shapes():
+    (problem,) = found("SF302", Written(), "B 8", "B")
+    assert problem.message == "sub: (B, 1) and (B) broadcast to two axes of B: each is paired with every other"
+
+
+def relative(positions):
+    return positions[:, None] - positions
+
+
+def relative_unsqueezed(positions):
+    return positions.unsqueeze(-1) - positions.unsqueeze(0)
+
+
+def relative_of_views(positions):
+    return positions.view(-1, 1) - positions
+
+
+def distances(x):
+    n = (x**2).sum(-1, keepdim=True)
+    return n + n.squeeze(-1) - 2 * x @ x.T
+
+
+def distances_of_new_axes(x):
+    return ((x[:, None] - x) ** 2).sum(-1)
+
+
+def causal(x):
+    at = torch.arange(x.shape[1])
+    return at.unsqueeze(1) >= at
+
+
+def same_document(ids):
+    return ids[:, :, None] == ids[:, None]
+
+
+def equal_in_a_batch(labels):
+    labels = labels.contiguous().view(-1, 1)
+    return torch.eq(labels, labels.T)
+
+
+def rotary(x):
+    at = torch.arange(x.shape[1], dtype=torch.float32)
+    angles = at[:, None] * (1.0 / 10000 ** (torch.arange(0, 8, 2) / 8))
+    return torch.cat((angles, angles), -1).cos() * x
+
+
+class Squeezed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(8, 1)
+
+    def forward(self, x, y):
+        return ((self.head(x).squeeze(-1) - y) ** 2).mean() + F.mse_loss(self.head(x).flatten(), y)
+
+
+class AttentionPooling(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.score = nn.Linear(8, 1)
+
+    def forward(self, x):
+        return (self.score(x).softmax(1) * x).sum(1)
+
+
+class Additive(nn.Module):
+    """Attention of graphs: what a node sends plus what a node reads."""
+
+    def __init__(self):
+        super().__init__()
+        self.left, self.right = nn.Linear(8, 1), nn.Linear(8, 1)
+
+    def forward(self, x):
+        return self.left(x) + self.right(x).transpose(-1, -2)
+
+
+class AdditiveOfVectors(Additive):
+    def forward(self, x):
+        return self.left(x) + self.right(x).squeeze(-1)
+
+
+class Gate(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gate, self.bias = nn.Linear(8, 1), nn.Parameter(torch.zeros(8))
+
+    def forward(self, x):
+        return x * torch.sigmoid(self.gate(x)) + self.bias
+
+
+class SqueezeExcite(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.pool, self.conv = nn.AdaptiveAvgPool2d(1), nn.Conv2d(8, 8, 1)
+
+    def forward(self, x):
+        return x * self.conv(self.pool(x)).sigmoid()
+
+
+MEANT = [
+    (relative, ("T",)),
+    (relative_unsqueezed, ("T",)),
+    (relative_of_views, ("T",)),
+    (distances, ("N 8",)),
+    (distances_of_new_axes, ("N 8",)),
+    (causal, ("B T 8",)),
+    (same_document, ("B T",)),
+    (equal_in_a_batch, ("B",)),
+    (rotary, ("B T 8",)),
+    (Squeezed(), ("B 8", "B")),
+    (AttentionPooling(), ("B T 8",)),
+    (Additive(), ("B N 8",)),
+    (AdditiveOfVectors(), ("N 8",)),
+    (Gate(), ("B T 8",)),
+    (SqueezeExcite(), ("B 8 H W",)),
+]
+
+
+@pytest.mark.parametrize(("target", "specs"), MEANT, ids=[name(each[0]) for each in MEANT])
+def test_a_broadcast_that_is_meant_is_no_finding(target, specs):
+    assert errors(target, *specs) == []
+
+
+# SF303
+
+
+def rows_by_sums(a):
+    return a / a.sum(1)  # here
+
+
+def rows_by_sums_of_negative_axis(a):
+    total = a.sum(dim=-1)
+    return a / total  # here
+
+
+def centred(a):
+    return a - a.mean(1)  # here
+
+
+def scaled_by_largest(a):
+    return torch.div(a, a.abs().amax(-1))  # here
+
+
+def rooted(a):
+    degree = a.sum(1)
+    return torch.relu(a) / degree.sqrt()  # here
+
+
+def masked_rows(a):
+    empty = (a == 0).all(1)
+    return torch.where(empty, torch.zeros(()), a)  # here
+
+
+def largest(a):
+    top, _ = a.max(1)
+    return a - top  # here
+
+
+MISALIGNED = [
+    (largest, "N N"),
+    (rows_by_sums, "N N"),
+    (rows_by_sums_of_negative_axis, "N N"),
+    (centred, "N N"),
+    (scaled_by_largest, "N N"),
+    (rooted, "N N"),
+    (masked_rows, "N N"),
+]
+
+
+@pytest.mark.parametrize(("target", "spec"), MISALIGNED, ids=[name(each[0]) for each in MISALIGNED])
+def test_a_vector_along_the_wrong_of_two_equal_axes(target, spec):
+    problems = found("SF303", target, spec)
+    assert len(problems) == 1
+    (problem,) = problems
+    assert problem.level == "error" and at_the_marked_line(problem)
+    assert problem.dims == ("N",) and problem.fix.endswith(", keepdim=True)")
+
+
+def test_the_message_names_the_axes_and_the_fix_keeps_the_line():
+    (problem,) = found("SF303", rows_by_sums, "N N")
+    assert problem.message == "div: a.sum(1) has axis 0 of the matrix, and is aligned with its axis 1, both N"
+    assert problem.fix == "a.sum(1, keepdim=True)"
+
+
+def rows_by_sums_kept(a):
+    return a / a.sum(1, keepdim=True)
+
+
+def columns_by_sums(a):
+    return a / a.sum(0)
+
+
+def rows_by_sums_with_an_axis(a):
+    return a / a.sum(1)[:, None] + a / a.sum(1).unsqueeze(-1)
+
+
+def both_sides(a):
+    degree = a.sum(1)
+    return degree.rsqrt()[:, None] * a * degree.rsqrt()[None, :]
+
+
+def both_sides_as_the_paper_has_it(a):
+    root = a.sum(1).rsqrt()
+    return root.view(-1, 1) * a * root.view(1, -1)
+
+
+def both_sides_implicitly(a):
+    root = a.sum(1).rsqrt()
+    return root[:, None] * a * root
+
+
+def both_sides_divided(a):
+    root = a.sum(1).sqrt()
+    return a / root / root[:, None]
+
+
+def random_walk(a):
+    return a * a.sum(1).reciprocal()
+
+
+def largest_of_others(a):
+    return torch.where(a > 0, a, a.T) - a.mean()
+
+
+def centred_kernel(k):
+    return k - k.mean(0) - k.mean(1, keepdim=True) + k.mean()
+
+
+def plus_a_diagonal(a):
+    return a - torch.diag(a.sum(1))
+
+
+def against_its_diagonal(a):
+    return a - a.diagonal()
+
+
+def bias(x):
+    return x + x.mean((0, 1))
+
+
+def scores_and_bias(x):
+    y = x @ x.transpose(-1, -2)
+    return y + x.sum(-1)[:, None, :]
+
+
+ALIGNED = [
+    (rows_by_sums_kept, "N N"),
+    (columns_by_sums, "N N"),
+    (rows_by_sums_with_an_axis, "N N"),
+    (both_sides, "N N"),
+    (both_sides_as_the_paper_has_it, "N N"),
+    (both_sides_implicitly, "N N"),
+    (both_sides_divided, "N N"),
+    (random_walk, "N N"),
+    (largest_of_others, "N N"),
+    (centred_kernel, "N N"),
+    (plus_a_diagonal, "N N"),
+    (against_its_diagonal, "N N"),
+    (bias, "B N N"),
+    (scores_and_bias, "B N 8"),
+]
+
+
+@pytest.mark.parametrize(("target", "spec"), ALIGNED, ids=[name(each[0]) for each in ALIGNED])
+def test_a_vector_along_its_own_axis_is_no_finding(target, spec):
+    assert errors(target, spec) == []
