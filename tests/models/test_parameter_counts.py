@@ -1,16 +1,14 @@
-"""Every named configuration has its published number of parameters, all and active; built on meta, each in seconds.
-
-`parameter_counts.json` says which of its numbers are exact as published. The others are derived here by hand as well.
-"""
+"""The named models have as many parameters as their papers and checkpoints say: all of them, and those of one token."""
 
 import json
 import time
+from functools import cache
 from pathlib import Path
 
 import pytest
 import torch
 
-from models.bert import BERT_BASE, BERT_LARGE, Bert
+from models.bert import BERT_BASE, BERT_LARGE, Bert, BertForPretraining
 from models.deepseek import DEEPSEEK_V2, DEEPSEEK_V3, DeepSeek
 from models.experts import active_parameters
 from models.gpt import GPT, GPT2_LARGE, GPT2_MEDIUM, GPT2_SMALL, GPT2_XL
@@ -24,8 +22,10 @@ from models.switch import SWITCH_BASE_8, Switch
 from models.t5 import T5, T5_SMALL
 from models.transformer import BASE, BIG, Transformer
 
-ROWS = {row["name"]: row for row in json.loads(Path(__file__).with_name("parameter_counts.json").read_text("utf-8"))}
-NAMED = {
+ROWS = {row["name"]: row for row in json.loads(Path(__file__).with_name("parameter_counts.json").read_text())}
+SECONDS = 10  # of work that building one of them on the meta device may take
+
+MODELS = {
     "transformer-base": (Transformer, BASE),
     "transformer-big": (Transformer, BIG),
     "gpt2": (GPT, GPT2_SMALL),
@@ -51,84 +51,98 @@ NAMED = {
 }
 
 
-def built(name):
-    """The model on meta, where no parameter takes memory."""
-    kind, config = NAMED[name]
-    start = time.perf_counter()
+def built(kind, config):
     with torch.device("meta"):
-        model = kind(config)
-    assert time.perf_counter() - start < 20
-    return model
+        return kind(config)
 
 
-def total(model):
+@cache
+def named(name):
+    return built(*MODELS[name])
+
+
+def parameters(model):
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def original(*, vocab, d_model, d_ff, n_layers):
-    """The encoder-decoder of 2017 with one matrix for both embeddings and the logits, post-norm, biases everywhere."""
-    attention, norm = 4 * (d_model**2 + d_model), 2 * d_model
-    network = 2 * d_model * d_ff + d_ff + d_model
-    encoder, decoder = attention + network + 2 * norm, 2 * attention + network + 3 * norm
-    return vocab * d_model + n_layers * (encoder + decoder)
+def numbers(model):
+    """The parameters and the biases of V3's choices, which no gradient moves: they are buffers."""
+    return parameters(model) + sum(buffer.numel() for buffer in model.buffers())
 
 
-def switch_base(n_experts):
-    """12 + 12 blocks of T5 base, half of which have experts; with one in each it is T5 base, but for the routers."""
-    d_model, d_ff, d_attn, n_layers = 768, 3072, 12 * 64, 12
-    attention, network = 4 * d_model * d_attn, 2 * d_model * d_ff
-    stacks = n_layers * (3 * attention + 5 * d_model)  # norms have no biases
-    networks = 12 * network + 12 * n_experts * network
-    routers = 12 * 8 * d_model
-    distances, last_norms = 2 * 32 * 12, 2 * d_model
-    return 32128 * d_model + stacks + networks + routers + distances + last_norms
+def test_every_row_has_a_model():
+    assert ROWS.keys() == MODELS.keys()
 
 
-def deepseek(*, vocab, d_model, d_ff, d_expert, n_experts, n_routers, n_shared, n_dense, n_layers):
-    """`n_experts` are those that are counted, of the `n_routers` that the router tells apart."""
-    n_heads, d_nope, d_rope, d_v, d_latent, d_latent_q = 128, 128, 64, 128, 512, 1536
-    queries = d_model * d_latent_q + d_latent_q + d_latent_q * n_heads * (d_nope + d_rope)
-    keys_and_values = d_model * (d_latent + d_rope) + d_latent + d_latent * n_heads * (d_nope + d_v)
-    attention = queries + keys_and_values + n_heads * d_v * d_model
-    sparse = 3 * d_model * d_expert * (n_experts + n_shared) + d_model * n_routers
-    blocks = n_layers * (attention + 2 * d_model) + n_dense * 3 * d_model * d_ff + (n_layers - n_dense) * sparse
-    return 2 * vocab * d_model + blocks + d_model
+@pytest.mark.parametrize("name", MODELS)
+def test_the_total_is_the_published_one_and_found_in_seconds(name):
+    start = time.process_time()
+    assert numbers(built(*MODELS[name])) == ROWS[name]["total"]
+    assert time.process_time() - start < SECONDS
 
 
-V2 = {"vocab": 102400, "d_model": 5120, "d_ff": 12288, "d_expert": 1536, "n_routers": 160, "n_shared": 2}
-V3 = {"vocab": 129280, "d_model": 7168, "d_ff": 18432, "d_expert": 2048, "n_routers": 256, "n_shared": 1}
-V2 |= {"n_dense": 1, "n_layers": 60}
-V3 |= {"n_dense": 3, "n_layers": 61}
-
-# What is not exact in the table, as a closed form: all, and active where a token does not meet all.
-BY_HAND = {
-    "transformer-base": (original(vocab=37000, d_model=512, d_ff=2048, n_layers=6), None),
-    "transformer-big": (original(vocab=37000, d_model=1024, d_ff=4096, n_layers=6), None),
-    "switch-base-8": (switch_base(8), switch_base(1)),
-    "deepseek-v2": (deepseek(**V2, n_experts=160), deepseek(**V2, n_experts=6)),
-    "deepseek-v3": (deepseek(**V3, n_experts=256), deepseek(**V3, n_experts=8)),
-}
+@pytest.mark.parametrize("name", [name for name, row in ROWS.items() if "active" in row])
+def test_the_active_parameters_are_the_published_ones(name):
+    row, model = ROWS[name], named(name)
+    assert active_parameters(model) == row["active"]
+    without = row["active"] - (0 if model.config.tied else model.tokens.table.weight.numel())
+    assert active_parameters(model, input_embedding=False) == row.get("active_no_input_embedding", without)
 
 
-def test_no_row_is_left_out_and_what_is_not_exact_is_derived():
-    assert ROWS.keys() == NAMED.keys()
-    assert {name for name, row in ROWS.items() if not row["exact"]} == BY_HAND.keys()
+@pytest.mark.parametrize("name", ["llama-3-8b", "gpt-oss-20b"])
+def test_without_experts_or_choice_everything_is_active(name):
+    model = named(name)
+    assert (active_parameters(model) == parameters(model)) == (name == "llama-3-8b")
 
 
-@pytest.mark.parametrize("name", ROWS)
-def test_every_model_has_the_numbers_of_the_table(name):
-    model, row = built(name), ROWS[name]
-    # Of DeepSeek-V3 the biases of the choice are counted, which are no parameters: no gradient moves them.
-    biases = sum(buffer.numel() for key, buffer in model.named_buffers() if key.endswith("choice_bias"))
-    assert biases == (58 * 256 if name == "deepseek-v3" else 0)
-    assert total(model) + biases == row["total"]
-    assert active_parameters(model) == row.get("active", row["total"])
-    if "active_no_input_embedding" in row:
-        assert active_parameters(model, input_embedding=False) == row["active_no_input_embedding"]
+def test_bert_with_the_heads_of_its_pretraining():
+    assert parameters(built(BertForPretraining, BERT_BASE)) == 110_106_428
+    assert parameters(built(BertForPretraining, BERT_LARGE)) == 336_226_108
 
 
-@pytest.mark.parametrize("name", BY_HAND)
-def test_what_is_not_exact_has_the_numbers_of_a_closed_form(name):
-    model, (all_of_them, active) = built(name), BY_HAND[name]
-    assert total(model) == all_of_them
-    assert active_parameters(model) == (all_of_them if active is None else active)
+@pytest.mark.parametrize("name", ["transformer-base", "transformer-big"])
+def test_the_transformer_of_2017_is_its_closed_form(name):
+    config = MODELS[name][1]
+    d, d_ff = config.d_model, config.d_ff
+    attention, ffn, norm = 4 * d * d + 4 * d, 2 * d * d_ff + d_ff + d, 2 * d
+    encoder, decoder = attention + ffn + 2 * norm, 2 * attention + ffn + 3 * norm
+    assert parameters(named(name)) == config.vocab * d + config.n_layers * (encoder + decoder)
+
+
+@pytest.mark.parametrize("kept", [8, 1])
+def test_switch_is_its_closed_form(kept):
+    """With all experts of a layer, and with the one that a token meets."""
+    t5 = SWITCH_BASE_8.t5
+    d, d_attn = t5.d_model, t5.n_heads * t5.d_head
+    attention, network = 4 * d * d_attn, 2 * d * t5.d_ff
+    experts = kept * network + d * SWITCH_BASE_8.n_experts
+    networks = 6 * network + 6 * experts  # of either stack's 12 blocks every other has experts
+    ends = t5.n_buckets * t5.n_heads + d
+    formula = t5.vocab * d + 12 * (attention + 2 * d) + 12 * (2 * attention + 3 * d) + 2 * (networks + ends)
+    model = named("switch-base-8")
+    assert formula == (parameters(model) if kept == 8 else active_parameters(model))
+
+
+@pytest.mark.parametrize("name", ["deepseek-v2", "deepseek-v3"])
+@pytest.mark.parametrize("all_experts", [True, False])
+def test_deepseek_is_its_closed_form(name, all_experts):
+    """As a sum over blocks; the biases of V3's choices are extra."""
+    c = MODELS[name][1]
+    d = c.d_model
+    queries = d * c.d_latent_q + c.d_latent_q + c.d_latent_q * c.n_heads * (c.d_nope + c.d_rope)
+    keys_and_values = d * (c.d_latent + c.d_rope) + c.d_latent + c.d_latent * c.n_heads * (c.d_nope + c.d_v)
+    attention = queries + keys_and_values + c.n_heads * c.d_v * d
+    per_token = c.n_shared + (c.n_experts if all_experts else c.top_k)
+    sparse = per_token * 3 * d * c.d_expert + d * c.n_experts
+    networks = c.n_dense_layers * 3 * d * c.d_ff + (c.n_layers - c.n_dense_layers) * sparse
+    formula = 2 * c.vocab * d + d + c.n_layers * (attention + 2 * d) + networks
+    model = named(name)
+    assert formula == (parameters(model) if all_experts else active_parameters(model))
+    assert numbers(model) - parameters(model) == (58 * 256 if name == "deepseek-v3" else 0)
+
+
+def test_mixtral_is_not_eight_times_seven_billion():
+    """Attention and embeddings are there once: two experts cost less than two models of 7 billion."""
+    mistral, mixtral = parameters(named("mistral-7b-v0.1")), parameters(named("mixtral-8x7b"))
+    assert 6.4 < mixtral / mistral < 6.5
+    assert active_parameters(named("mixtral-8x7b")) / mistral < 1.8

@@ -1,7 +1,5 @@
 """Routing: which experts are chosen and with what weight, capacity, and what keeps the balance (notes, section 5.1)."""
 
-import math
-
 import pytest
 import torch
 import torch.nn as nn
@@ -123,17 +121,17 @@ def test_the_bias_rises_where_tokens_are_few_and_falls_where_they_are_many():
 
 
 def test_with_the_bias_a_lopsided_router_becomes_even():
-    made, x = router(scoring="sigmoid", balanced=True, n_experts=8, top_k=2), tokens(8, 64)
+    made, x = router(scoring="sigmoid", balanced=True, n_experts=8, top_k=2, bias=True), tokens(8, 64)
     with torch.no_grad():
-        made.scorer.weight += torch.linspace(-0.3, 0.3, 8)[:, None] * x.mean(dim=(0, 1)).sign() * 3
-    x = x + x.mean(dim=(0, 1)).sign()
-    worst = []
-    for _ in range(300):
+        made.scorer.bias.copy_(torch.linspace(-1, 1, 8))
+    fullest = []
+    for _ in range(200):
         chosen = made(x).chosen
-        worst.append((loads(chosen, 8).max() / loads(chosen, 8).mean()).item())
+        load = loads(chosen, 8)
+        fullest.append(load.max() / load.mean())
         made.rebalance(chosen, rate=0.005)
-    assert worst[0] > 2.5
-    assert worst[-1] < 1.2
+    assert fullest[0] > 2
+    assert fullest[-1] < 1.15
 
 
 def test_groups_limit_a_token_to_few_of_them():
@@ -292,7 +290,7 @@ def test_wrong_shapes_and_dtypes_are_refused_by_name(call, message):
     [
         ("topk(self.top_k, dim=-1)", "topk(self.top_k, dim=1)", r"return value of \S*choice[\s\S]*T=7"),
         ("places(chosen, n_experts)", "places(chosen.transpose(1, 2), n_experts)", None),
-        ("self.scorer.weight.to(dtype)", "self.scorer.weight.to(dtype).T", r"directions[\s\S]*n_experts d_model"),
+        ("return logits if", "return logits.mT if", r"return value of \S*logits[\s\S]*B T n_experts[\s\S]*T=7"),
     ],
 )
 def test_an_axis_in_the_wrong_place_is_caught(mutant, old, new, message):
@@ -309,4 +307,4 @@ def test_an_axis_in_the_wrong_place_is_caught(mutant, old, new, message):
 def test_infinite_scores_of_closed_groups_leave_no_trace_in_the_weights():
     found = router(n_experts=12, top_k=3, groups=Groups(4, 1, 1))(tokens())
     assert found.weights.isfinite().all()
-    assert not math.isinf(found.scores.max())
+    assert found.scores.isfinite().all()
