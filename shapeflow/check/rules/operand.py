@@ -29,7 +29,7 @@ SIGNS: dict[str, type[ast.AST]] = {
 def operand_in_line(node: fx.Node, index: int) -> str:
     """The operand of this number, in brackets where it is an operation; `""` where the line does not tell."""
     name = name_of(record_of(node))
-    found = [operands for each in ast.walk(_parsed(node)) if (operands := _operands(each, name)) is not None]
+    found = [operands for each in ast.walk(parsed_line(node)) if (operands := _operands(each, name)) is not None]
     if len(found) != 1 or index >= len(found[0]) or isinstance(found[0][index], ast.Starred):
         return ""
     text = ast.unparse(found[0][index])
@@ -40,18 +40,19 @@ def name_in_line(node: fx.Node) -> str:
     """The name that the code gave a tensor, where its line is an assignment; the node's own else."""
     while record_of(node) is None and node.args and isinstance(node.args[0], fx.Node):
         node = node.args[0]
-    tree = _parsed(node)
+    tree = parsed_line(node)
     for each in tree.body:
         if isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name):
             return each.targets[0].id
     return str(node)
 
 
-def _parsed(node: fx.Node) -> ast.Module:
+def parsed_line(node: fx.Node) -> ast.Module:
+    """The line behind a node; without statements where it is a part of several."""
     where = line_of(node)
     try:
         return ast.parse("" if where is None else where.code.removeprefix("return "))
-    except SyntaxError:  # a line of several
+    except SyntaxError:
         return ast.Module([], [])
 
 

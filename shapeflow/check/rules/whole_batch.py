@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import ast
 import operator
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from torch import fx
 
-from shapeflow.check.axes import Axis, name_of, numbers_of, record_of
+from shapeflow.check.axes import Shape, name_of, numbers_of, record_of
+from shapeflow.check.explore import declared_ranges
 from shapeflow.check.problem import Problem
+from shapeflow.check.rules.operand import parsed_line
 from shapeflow.check.rules.rule import Rule
-from shapeflow.check.rules.scene import Scene, call_in_line, line_of, names_of, receiver
+from shapeflow.check.rules.scene import Scene, call_in_line, names_of, receiver
+from shapeflow.check.sizes import Range
 from shapeflow.dims.expr import Expr
 
 RESHAPED = ("unsqueeze", "view", "reshape", "expand", "to", "getitem")
@@ -23,7 +28,7 @@ def find_tables(scene: Scene) -> Iterator[Problem]:
         if record is None or record.kind not in ("parameter", "buffer", "constant"):
             continue
         if any(scene.is_batch(size) for size in _sizes_read(node)):
-            yield _table(scene, node, record.path)
+            yield _table(scene, node, node, record.path or "the table")
     for node in scene.operators("embedding"):
         made: Any = node.args[0]
         while isinstance(made, fx.Node) and name_of(record_of(made)) in RESHAPED:
@@ -32,7 +37,7 @@ def find_tables(scene: Scene) -> Iterator[Problem]:
         if record is None or not isinstance(made, fx.Node) or name_of(record_of(made)) != "arange":
             continue
         if any(scene.is_batch(each.meta["size"]) for each in made.all_input_nodes if "size" in each.meta):
-            yield _table(scene, node, record.scopes[-1].path if record.scopes else "the table")
+            yield _table(scene, node, made, record.scopes[-1].path if record.scopes else "the table")
 
 
 def _sizes_read(node: fx.Node) -> list[Expr]:
@@ -44,49 +49,73 @@ def _sizes_read(node: fx.Node) -> list[Expr]:
     return [end.meta["size"] for end in ends if isinstance(end, fx.Node) and "size" in end.meta]
 
 
-def _table(scene: Scene, node: fx.Node, path: str) -> Problem:
+def _table(scene: Scene, node: fx.Node, reader: fx.Node, path: str) -> Problem:
+    """`reader` is what names the batch size: the slice itself, or the `arange` that an embedding reads with."""
     batch = scene.batch or "B"
-    where = line_of(node)
     message = f"table '{path}' is read up to the batch size {batch}: each example of a batch gets a row of its own"
-    fix = f"read it up to the length: {path}[: x.shape[1]]"
-    if where is not None and "shape[0]" in where.code:
-        found = next((part for part in where.code.split(" ") if "shape[0]" in part), "")
-        after = f"self.{path}[: x.shape[1]]" if not found else _mended(where.code, path)
-        shape = scene.axes.of(node.args[0])
-        turned = shape is not None and len(shape) == 3 and not shape[1].factors
-        fix = f"{after}.transpose(0, 1)" if turned else after
+    text = _up_to_the_length(reader, path.rpartition(".")[2])
+    shape = scene.axes.of(node.args[0])
+    turned = reader is node and shape is not None and len(shape) == 3 and not shape[1].factors
+    fix = f"{text}.transpose(0, 1)" if turned else text
     return scene.problem("SF309", node, message, dims=(batch,), fix=fix)
 
 
-def _mended(code: str, path: str) -> str:
-    start = code.find(f"self.{path}[")
-    if start < 0:
-        return f"self.{path}[: x.shape[1]]"
-    end = code.find("]", code.find("shape[0]", start) + len("shape[0]"))
-    return code[start : end + 1].replace("shape[0]", "shape[1]")
+def _up_to_the_length(reader: fx.Node, table: str) -> str:
+    """What reads the table, with the length for the batch size."""
+    found = [each for each in ast.walk(parsed_line(reader)) if _reads(each, reader, table)]
+    if not found:
+        return f"{table}[: x.shape[1]]"
+    text = ast.unparse(found[0])
+    for size, length in (
+        (r"\.shape\[0\]", ".shape[1]"),
+        (r"\.size\(0\)", ".size(1)"),
+        (r"len\((\w+)\)", r"\1.shape[1]"),
+    ):
+        text, changes = re.subn(size, length, text)
+        if changes:
+            return re.sub(r"\[:(?=\w)", "[: ", text)
+    inner = found[0].slice if isinstance(found[0], ast.Subscript) else found[0]
+    names = [each.id for each in ast.walk(inner) if isinstance(each, ast.Name) and each.id not in ("self", "torch")]
+    return re.sub(rf"\b{names[-1]}\b", "x.shape[1]", text).replace("[:x", "[: x") if names else text
+
+
+def _reads(tree: ast.AST, reader: fx.Node, table: str) -> bool:
+    if isinstance(tree, ast.Subscript):
+        return reader.target is operator.getitem and ast.unparse(tree.value).endswith(table)
+    called = tree.func if isinstance(tree, ast.Call) else None
+    return getattr(called, "attr", getattr(called, "id", "")) == name_of(record_of(reader))
 
 
 def find_squeezes(scene: Scene) -> Iterator[Problem]:
+    ranges = declared_ranges(scene.trace._attempt.bound)  # as declared: a run itself starts from sizes of two
     for node in scene.operators("squeeze"):
         shape = scene.axes.of(node.args[0])
         if shape is None or numbers_of(node.args[1:], node.kwargs):
             continue
-        free = [axis for axis in shape if axis.size.symbols and axis.size.value is None and _may_be_one(scene, axis)]
-        if not free:
-            continue
-        ones = [at for at, axis in enumerate(shape) if not axis.factors]
-        eaten = " and ".join(map(str, free))
-        message = f"squeeze() without a dim drops {eaten} too where it is 1: ({', '.join(map(str, shape))})"
-        tensor = receiver(call_in_line(node, "squeeze"))
-        trailing = ones == list(range(len(shape) - len(ones), len(shape))) and len(shape) - len(ones) == 2
-        fix = f"{tensor}.flatten(1)" if trailing else f"{tensor}.squeeze({', '.join(map(str, ones)) or 'dim'})"
-        yield scene.problem("SF310", node, message, dims=names_of(*(axis.size for axis in free)), fix=fix)
+        free = [axis for axis in shape if _may_be_one(axis.size, ranges)]
+        if free:
+            eaten = " and ".join(map(str, free))
+            message = f"squeeze() without a dim drops {eaten} too where it is 1: ({', '.join(map(str, shape))})"
+            fix = _squeezed(receiver(call_in_line(node, "squeeze")), shape)
+            yield scene.problem("SF310", node, message, dims=names_of(*(axis.size for axis in free)), fix=fix)
 
 
-def _may_be_one(scene: Scene, axis: Axis) -> bool:
-    (symbol, *more) = axis.size.symbols
-    low = scene.axes.env.ranges.get(symbol, (2, None))[0]
-    return not more and low <= 2
+def _may_be_one(size: Expr, ranges: Mapping[str, Range]) -> bool:
+    if size.value is not None or len(size.symbols) != 1:
+        return False
+    (symbol,) = size.symbols
+    return size is Expr.symbol(symbol.name) and ranges.get(symbol.name, Range()).low <= 1
+
+
+def _squeezed(tensor: str, shape: Shape) -> str:
+    """The axes of size one by their numbers; what pooling leaves of an image is flattened."""
+    ones = [at for at, axis in enumerate(shape) if not axis.factors]
+    trailing = ones == list(range(len(shape) - len(ones), len(shape)))
+    if not ones:
+        return f"{tensor}, without squeeze()"
+    if len(ones) == 1:
+        return f"{tensor}.squeeze({-1 if trailing else ones[0]})"
+    return f"{tensor}.flatten(1)" if trailing and len(shape) - len(ones) == 2 else f"{tensor}.squeeze({tuple(ones)})"
 
 
 RULES = (
