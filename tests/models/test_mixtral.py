@@ -1,9 +1,4 @@
-"""The decoders with experts, Mixtral, Qwen3-MoE, DeepSeek and gpt-oss: the cache, padding, who sees whom, traces.
-
-No capacity limits them, so a token's experts depend on that token alone, and nothing but attention joins positions.
-"""
-
-import doctest
+"""What Mixtral, Qwen3-MoE, gpt-oss and DeepSeek share: the cache, padding, who sees whom, traces, what is refused."""
 
 import pytest
 import torch
@@ -11,29 +6,24 @@ import torch.nn as nn
 from jaxtyping import TypeCheckError
 from torch.testing import assert_close
 
-import shapeflow as sf
 from models import deepseek, gpt_oss, grouped, latent, mixtral, qwen3_moe
 from models.cache import Cache
 from models.experts import MixtureOfExperts, recorded_routings
-from models.properties import batch_leaks, future_leaks
-from models.routing import balancing_loss, loads
+from models.properties import batch_leaks, changed_positions, future_leaks
+from models.routing import Groups, balancing_loss
 from models.swiglu import SwiGLU
-from tests.models.checks import one_by_one, unnamed_axes
+from tests.models.checks import assert_traces, one_by_one
 
 B, T, VOCAB = 2, 11, 97
-MODULES = [mixtral, qwen3_moe, deepseek, gpt_oss]
+MODULES = [mixtral, qwen3_moe, gpt_oss, deepseek]
+KINDS = [mixtral.toy, qwen3_moe.toy, gpt_oss.toy, deepseek.toy, deepseek.toy_v3]
 TOYS = [
-    pytest.param(mixtral.toy, {}, id="mixtral"),
-    pytest.param(mixtral.toy, {"window": 3, "tied": True}, id="mixtral-window"),
-    pytest.param(qwen3_moe.toy, {}, id="qwen3-moe"),
-    pytest.param(qwen3_moe.toy, {"dense_layers": (0,), "renormalised": False}, id="qwen3-moe-dense"),
-    pytest.param(deepseek.toy, {}, id="deepseek-v2"),
-    pytest.param(deepseek.toy, {"d_latent_q": None, "groups": None}, id="deepseek-v2-lite"),
-    pytest.param(deepseek.toy_v3, {}, id="deepseek-v3"),
-    pytest.param(gpt_oss.toy, {}, id="gpt-oss"),
-    pytest.param(gpt_oss.toy, {"windows": (None, 3, 5), "biased": False}, id="gpt-oss-windows"),
+    *(pytest.param(toy, {}, id=f"{toy.__module__.rpartition('.')[2]}-{toy.__name__}") for toy in KINDS),
+    pytest.param(mixtral.toy, {"window": 3, "top_k": 1, "tied": True}, id="mixtral-window"),
+    pytest.param(qwen3_moe.toy, {"renormalised": False, "dense_layers": (0,)}, id="qwen3_moe-dense"),
+    pytest.param(gpt_oss.toy, {"windows": (None, 3, 2), "biased": False}, id="gpt_oss-windows"),
+    pytest.param(deepseek.toy, {"groups": None, "d_latent_q": None, "tied": True}, id="deepseek-ungrouped"),
 ]
-TRACED = [mixtral.toy, qwen3_moe.toy, deepseek.toy, deepseek.toy_v3, gpt_oss.toy]
 
 
 @pytest.fixture(autouse=True)
@@ -41,11 +31,14 @@ def _seed():
     torch.manual_seed(0)
 
 
-def made(toy, changes):
-    """With larger weights than at the start, so that positions matter and tokens go to different experts."""
-    model = toy(**changes).eval()
+def made(toy, changes=None):
+    """With larger weights than at the start, so that positions, neighbours and experts matter."""
+    model = toy(**(changes or {})).eval()
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.3)
+    for name, buffer in model.named_buffers():
+        assert name.endswith("choice_bias")
+        nn.init.normal_(buffer, std=0.3)
     return model
 
 
@@ -53,25 +46,20 @@ def ids(b=B, t=T):
     return torch.randint(VOCAB, (b, t))
 
 
-def layers_with_experts(model):
-    return [module for module in model.modules() if isinstance(module, MixtureOfExperts)]
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_the_examples_in_the_docstrings_are_true(module):
-    result = doctest.testmod(module)
-    assert result.attempted > 0
-    assert result.failed == 0
+def caches(model):
+    """Everything is kept, or what the window needs where all blocks have the same."""
+    window = getattr(model.config, "window", None)
+    return [Cache(len(model.blocks), window) for window in {None, window}]
 
 
 @pytest.mark.parametrize(("toy", "changes"), TOYS)
 @pytest.mark.parametrize("prompt", [1, 5])
 def test_token_by_token_through_a_cache_is_all_at_once(toy, changes, prompt):
     model, tokens = made(toy, changes), ids()
-    cache = Cache(len(model.blocks))
-    cached = one_by_one(lambda part, valid: model(part, cache=cache), tokens, prompt=prompt)
-    assert_close(cached, model(tokens), atol=1e-4, rtol=1e-4)
-    assert cache.length == T
+    for cache in caches(model):
+        cached = one_by_one(lambda part, valid, cache=cache: model(part, cache=cache), tokens, prompt=prompt)
+        assert_close(cached, model(tokens), atol=1e-4, rtol=1e-4)
+        assert cache.length == T
 
 
 @pytest.mark.parametrize(("toy", "changes"), TOYS)
@@ -83,97 +71,96 @@ def test_padding_on_the_left_changes_no_real_token_with_a_cache_or_without(toy, 
     assert_close(together[:1], model(tokens[:1]), atol=1e-4, rtol=1e-4)
     assert_close(together[1:, 3:], alone, atol=1e-4, rtol=1e-4)
     assert not torch.allclose(model(tokens)[1:, 3:], alone, atol=1e-2)
-    cache = Cache(len(model.blocks))
-    cached = one_by_one(lambda part, valid: model(part, valid=valid, cache=cache), tokens, valid, prompt=5)
-    assert_close(cached[valid], together[valid], atol=1e-4, rtol=1e-4)
+    for cache in caches(model):
+        cached = one_by_one(lambda part, valid, c=cache: model(part, valid=valid, cache=c), tokens, valid, prompt=5)
+        assert_close(cached[valid], together[valid], atol=1e-4, rtol=1e-4)
 
 
-def test_a_cache_may_roll_where_every_block_has_the_same_window():
-    model, tokens = made(mixtral.toy, {"window": 3}), ids()
-    cache = Cache(2, 3)
-    cached = one_by_one(lambda part, valid: model(part, cache=cache), tokens, prompt=5)
-    assert_close(cached, model(tokens), atol=1e-4, rtol=1e-4)
-    with pytest.raises(ValueError, match=r"attention reads all positions, but the cache keeps a window of 4"):
-        made(gpt_oss.toy, {})(tokens, cache=Cache(2, 4))
-
-
-def test_the_cache_of_deepseek_holds_latents():
-    model, cache = made(deepseek.toy, {}), Cache(3)
-    model(ids(), cache=cache)
+@pytest.mark.parametrize("toy", [deepseek.toy, deepseek.toy_v3])
+def test_the_cache_of_deepseek_holds_latents_and_rotary_keys(toy):
+    cache = Cache(3)
+    made(toy)(ids(), cache=cache)
     assert [part.shape for part in cache.layers[2].held] == [(B, T, 23), (B, T, 6)]
 
 
 @pytest.mark.parametrize(("toy", "changes"), TOYS)
 def test_no_position_sees_a_later_one_and_no_sequence_another(toy, changes):
     model = made(toy, changes)
-    assert future_leaks(model, ids(), tolerance=1e-4) == ()
+    assert future_leaks(model, ids()) == ()
     assert batch_leaks(model, ids(), tolerance=1e-4) == ()
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_without_the_mask_both_checks_find_leaks(monkeypatch, module):
-    for attention in (grouped, latent):
-        monkeypatch.setattr(attention, "decoder_allowed", lambda t, s, **_: torch.ones(t, s, dtype=torch.bool))
-    model = made(module.toy, {})
-    assert future_leaks(model, ids(), tolerance=1e-4) == tuple(range(T - 1))
-    assert batch_leaks(lambda tokens: model(tokens) + tokens.float().mean(), ids()) == (0, 1)
+@pytest.mark.parametrize("toy", KINDS)
+def test_without_the_mask_every_position_sees_later_ones(monkeypatch, toy):
+    for module in (grouped, latent):
+        monkeypatch.setattr(module, "decoder_allowed", lambda t, s, **_: torch.ones(t, s, dtype=torch.bool))
+    assert future_leaks(made(toy), ids()) == tuple(range(T - 1))
 
 
-@pytest.mark.parametrize("toy", TRACED)
-def test_every_axis_has_its_name_the_values_tell_each_experts_tokens_and_the_graph_replays(toy):
-    model = made(toy, {})
-    trace = sf.trace(model)
-    assert unnamed_axes(trace) == []
-    n_experts = sum(layer.n_experts for layer in layers_with_experts(model))
-    assert list(trace.fresh.values()) == ["nonzero"] * n_experts
-    shapes = {str(edge.shape) for edge in trace.edges}
-    assert {f"{name} d_model" for name in trace.fresh} <= shapes
-    for tokens in [ids(3, 17), ids(), torch.full((2, 5), 7), ids(1, 1)]:
-        with torch.no_grad():
-            assert_close(trace.graph_module(tokens), model(tokens))
-    with recorded_routings(model) as routings:
-        model(ids(1, 1))  # few tokens leave experts without any, which the graph has just computed
-    assert all((loads(routing.chosen, routing.scores.shape[-1]) == 0).any() for routing in routings)
+@pytest.mark.parametrize("toy", KINDS)
+def test_experts_that_look_at_the_whole_batch_are_found(monkeypatch, toy):
+    """The control of batch independence: experts that take out what their tokens have in common."""
+    forward = MixtureOfExperts.forward
+    monkeypatch.setattr(MixtureOfExperts, "forward", lambda self, x: forward(self, x - x.mean(dim=(0, 1))))
+    assert batch_leaks(made(toy), ids(), tolerance=1e-3) == (0, 1)
 
 
-@pytest.mark.parametrize(("toy", "changes"), TOYS)
-def test_each_layer_with_experts_can_be_asked_for_its_routing_and_its_loss_reaches_the_router(toy, changes):
-    model, tokens = made(toy, changes), ids()
-    with recorded_routings(model) as routings:
-        model(tokens)
-    layers = layers_with_experts(model)
-    assert len(routings) == len(layers) > 0
-    assert all(routing.chosen.shape == (B, T, layer.top_k) for layer, routing in zip(layers, routings, strict=True))
-    sum(balancing_loss(routing) for routing in routings).backward()
-    assert all(layer.router.scorer.weight.grad.abs().max() > 1e-4 for layer in layers)
+def test_only_the_blocks_of_gpt_oss_with_a_window_are_short_sighted():
+    """Two windows of 3 and 2 carry a token 3 positions on; one block that reads everything carries it to the end."""
+    short, far = made(gpt_oss.toy, {"windows": (3, 2)}), made(gpt_oss.toy, {"windows": (3, None)})
+    assert changed_positions(short, ids(), 0, tolerance=1e-6) == (0, 1, 2, 3)
+    assert changed_positions(far, ids(), 0, tolerance=1e-6) == tuple(range(T))
 
 
-def test_the_configs_are_the_blocks_they_say():
-    kinds = [type(block.ffn) for block in deepseek.toy(n_dense_layers=2).blocks]
-    assert kinds == [SwiGLU, SwiGLU, MixtureOfExperts]
-    kinds = [type(block.ffn) for block in qwen3_moe.toy(n_layers=3, dense_layers=(1,)).blocks]
-    assert kinds == [MixtureOfExperts, SwiGLU, MixtureOfExperts]
-    assert [block.attn.window for block in gpt_oss.toy().blocks] == [4, None]
-    assert gpt_oss.toy().blocks[0].attn.sinks.shape == (6,)
-    tied = mixtral.toy(tied=True)
-    assert tied.head.weight is tied.tokens.table.weight
+def test_a_cache_with_a_window_is_too_short_for_gpt_oss():
+    with pytest.raises(ValueError, match=r"attention reads all positions, but the cache keeps a window of 4"):
+        made(gpt_oss.toy)(ids(), cache=Cache(2, 4))
+
+
+@pytest.mark.parametrize("toy", KINDS)
+def test_every_axis_has_its_name_and_the_graph_replays_at_other_sizes(toy):
+    assert_traces(made(toy), ids(3, 17))
+
+
+@pytest.mark.parametrize(
+    ("toy", "changes", "sparse"),
+    [
+        (mixtral.toy, {}, [True, True]),
+        (gpt_oss.toy, {}, [True, True]),
+        (qwen3_moe.toy, {"n_layers": 3, "dense_layers": (1,)}, [True, False, True]),
+        (deepseek.toy, {"n_layers": 4, "n_dense_layers": 2}, [False, False, True, True]),
+    ],
+)
+def test_the_blocks_that_should_have_experts_have_them(toy, changes, sparse):
+    ffns = [block.ffn for block in toy(**changes).blocks]
+    assert [isinstance(ffn, MixtureOfExperts) for ffn in ffns] == sparse
+    assert all(isinstance(ffn, SwiGLU) for ffn, has_experts in zip(ffns, sparse, strict=True) if not has_experts)
+
+
+def test_the_two_versions_of_deepseek_differ_in_the_router():
+    v2, v3 = (toy().blocks[1].ffn.router for toy in (deepseek.toy, deepseek.toy_v3))
+    assert (v2.scoring, v2.renormalised, v2.choice_bias) == ("softmax", False, None)
+    assert (v3.scoring, v3.renormalised) == ("sigmoid", True)
+    assert v3.choice_bias.shape == (8,)
+    assert deepseek.DEEPSEEK_V2.groups == Groups(n_groups=8, top_groups=3, n_best=1)
+    assert deepseek.DEEPSEEK_V3.groups == Groups(n_groups=8, top_groups=4, n_best=2)
     assert deepseek.toy().blocks[1].ffn.shared.d_ff == 2 * 29
 
 
-def test_the_bias_of_v3_moves_the_choice_and_no_weight():
-    layer, x = made(deepseek.toy_v3, {}).blocks[1].ffn, torch.randn(B, T, 42)
-    before = layer.router(x)
-    layer.router.choice_bias += 7.0  # the same for all: nothing changes
-    assert_close(layer.router(x).weights, before.weights)
-    layer.router.choice_bias[5] += 7.0  # more than any difference of sigmoids
-    after = layer.router(x)
-    assert (after.chosen == 5).any(dim=-1).all()
-    assert not (before.chosen == 5).any(dim=-1).all()
-    assert_close(after.scores, before.scores)
-    assert_close(after.weights.sum(dim=-1), torch.full((B, T), 1.5))
+@pytest.mark.parametrize("toy", KINDS)
+def test_the_balance_of_every_layer_can_be_trained(toy):
+    model = made(toy)
+    with recorded_routings(model) as routings:
+        model(ids())
+    losses = torch.stack([balancing_loss(routing) for routing in routings])
+    assert len(losses) == 2
+    assert (losses > 0.5).all()
+    losses.sum().backward()
+    routers = [block.ffn.router for block in model.blocks if isinstance(block.ffn, MixtureOfExperts)]
+    assert all(router.scorer.weight.grad.abs().max() > 1e-4 for router in routers)
 
 
-@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("toy", KINDS)
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -181,29 +168,25 @@ def test_the_bias_of_v3_moves_the_choice_and_no_weight():
         (lambda model: model(ids().float()), r"'ids'[\s\S]*f32\[2,11\][\s\S]*Int\[Tensor"),
         (lambda model: model(ids(), valid=ids()), r"'valid'[\s\S]*i64\[2,11\][\s\S]*Bool\[Tensor"),
         (lambda model: model(ids(), valid=ids(3) > 0), r"'valid'[\s\S]*bool\[3,11\][\s\S]*^B=2$"),
-        (lambda model: model.blocks[-1].ffn(torch.ones(T, 42)), r"'x'[\s\S]*f32\[11,42\][\s\S]*B T d_model"),
-        (lambda model: model.blocks[-1].ffn.experts(torch.ones(T, 42, 1), 0), r"'x'[\s\S]*n_routed d_model"),
-        (lambda model: model.blocks[-1].ffn.router(torch.ones(B, T, 42) > 0), r"'x'[\s\S]*B T d_model"),
+        (lambda model: model(ids(), cache=[]), r"'cache'"),
+        (lambda model: model.blocks[1].ffn(torch.ones(B, 42)), r"'x'[\s\S]*f32\[2,42\][\s\S]*'B T d_model'"),
     ],
 )
-def test_wrong_shapes_and_dtypes_are_refused_by_name(module, call, message):
+def test_wrong_shapes_and_dtypes_are_refused_by_name(toy, call, message):
     with pytest.raises(TypeCheckError, match=f"(?m){message}"):
-        call(module.toy())
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_experts_of_another_width_are_refused_by_name(module):
-    model = module.toy()
-    experts = model.blocks[-1].ffn.experts
-    for name, parameter in experts.named_parameters():
-        if name.startswith("down"):
-            setattr(experts, name, nn.Parameter(parameter[..., :-1].detach()))
-    with pytest.raises(TypeCheckError, match=r"(?m)return value of[\s\S]*Experts[\s\S]*d_model[\s\S]*^d_model=42"):
-        model(ids())
+        call(toy())
 
 
 @pytest.mark.parametrize("module", MODULES)
 def test_a_transpose_too_many_is_caught(mutant, module):
     broken = mutant(module, "return self.head(self.norm(x))", "return self.head(self.norm(x)).transpose(0, 1)")
     with pytest.raises(TypeCheckError, match=r"return value of [\s\S]*\.forward[\s\S]*B T vocab[\s\S]*T=11"):
+        broken.toy()(ids())
+
+
+def test_an_expert_that_gives_the_wrong_width_is_refused_by_name(mutant):
+    broken = mutant(gpt_oss, "h @ self.outward(expert) + self.down_bias[expert]", "h")
+    with pytest.raises(
+        TypeCheckError, match=r"return value of \S*ClampedExperts[\s\S]*n_routed d_model[\s\S]*d_model=42"
+    ):
         broken.toy()(ids())
