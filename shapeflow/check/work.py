@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
+import re
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
@@ -121,7 +122,7 @@ class Bench:
                 continue
             if not found.needs and isinstance(target.value, nn.Module):
                 self.owners.setdefault(found.name, target.value)
-            checked = self._checked(target, began)
+            checked = _without_blind_guesses(self._checked(target, began), target.signature.parameters)
             told = [note for note in target.notes if note.startswith(f"{found.name} is built with")]
             if told:
                 message = f"{told[0]}, as its constructor needs arguments: what is told here holds for these"
@@ -159,6 +160,19 @@ class Bench:
         )
         report = replace(report, name=target.text, seconds=time.monotonic() - began)
         return Checked(report, tuple(_spans(target.value)), target.notes)
+
+
+def _without_blind_guesses(checked: Checked, parameters: Iterable[str]) -> Checked:
+    """A crash that depends on axes without a name, as in `"... width"`, is a note: nobody chose the input."""
+    blind = re.compile(rf"({'|'.join(map(re.escape, parameters))})_\d+")
+
+    def judged(problem: Problem) -> Problem:
+        names = problem.dims if problem.rule != "SF101" else tuple(problem.witness or ())
+        of_sizes = problem.rule in ("SF101", "SF102", "SF103") and problem.level == "error"
+        return replace(problem, level="note") if of_sizes and any(map(blind.fullmatch, names)) else problem
+
+    report = checked.report
+    return replace(checked, report=replace(report, problems=tuple(map(judged, report.problems))))
 
 
 def _with(checked: Checked, problem: Problem) -> Checked:

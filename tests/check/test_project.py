@@ -382,6 +382,29 @@ def test_a_crash_of_every_guess_is_an_error(folder: Path) -> None:
     assert [(each.rule, each.level) for each in report.problems] == [("SF101", "error"), ("SF401", "note")]
 
 
+def test_axes_that_no_annotation_names_are_not_held_against_it(folder: Path) -> None:
+    text = """
+        class Norm(nn.Module):
+            def __init__(self, width: int):
+                super().__init__()
+                self.weight = nn.Parameter(torch.ones(width))
+
+            def forward(self, x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+                return self.weight * x
+
+        class Linear(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.map = nn.Linear(7, 3)
+
+            def forward(self, x: Float[Tensor, "B T"]) -> Float[Tensor, "B 3"]:
+                return self.map(x)
+    """
+    found = reports(folder, text)
+    assert {each.level for each in found["Norm"].problems} == {"note"}
+    assert [each.level for each in found["Linear"].problems] == ["error"]  # T is a name that somebody chose
+
+
 def test_what_could_not_be_built_says_why(folder: Path) -> None:
     assert told(reports(folder, BUILT)["Around"]) == [
         ("SF401", "note", "Around needs layer: Module, which no number can stand for")
