@@ -13,11 +13,14 @@ from transformers import (
     Qwen3MoeConfig,
     Qwen3MoeForCausalLM,
 )
+from transformers.models.mixtral.modeling_mixtral import load_balancing_loss_func
 
+from models.experts import recorded_routings
 from models.gpt_oss import GptOss
 from models.mixtral import Mixtral
 from models.pretrained import from_transformers
 from models.qwen3_moe import Qwen3Moe
+from models.routing import balancing_loss
 from tests.models.pretrained.parity import CLOSE, assert_same, randomised
 
 B, T, VOCAB = 2, 23, 97
@@ -118,3 +121,13 @@ def test_an_option_that_ours_lacks_is_named(family, options, message):
         setattr(model.config, name, value)
     with pytest.raises(ValueError, match=message):
         from_transformers(model)
+
+
+def test_the_balancing_loss_is_theirs_over_top_k():
+    """Theirs is top_k where all experts get the same."""
+    ours, top_k = from_transformers(theirs("mixtral")), 3
+    with recorded_routings(ours) as routings:
+        ours(ids())
+    for routing in routings:
+        logits = routing.scores.log().flatten(0, 1)
+        assert_close(balancing_loss(routing), load_balancing_loss_func((logits,), 7, top_k) / top_k)
