@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from typing import Any
 
 from torch import fx
 
@@ -11,7 +12,7 @@ from shapeflow.check.axes import Axis, Shape, name_of, record_of, tensors_of
 from shapeflow.check.problem import Problem
 from shapeflow.check.rules.operand import name_in_line, operand_in_line
 from shapeflow.check.rules.rule import Rule
-from shapeflow.check.rules.scene import Scene, call_in_line, names_of
+from shapeflow.check.rules.scene import Scene, call_in_line, line_of, names_of
 from shapeflow.trace.view import KEEPS_AXES
 
 SUMS = """add sub mul div truediv pow rsub radd rmul rdiv iadd isub maximum minimum where eq ne lt le gt ge
@@ -23,6 +24,7 @@ REDUCTIONS = frozenset("sum mean amax amin max min prod std var norm logsumexp a
 
 def find_doubled(scene: Scene) -> Iterator[Problem]:
     """(B, 1) with (B,) gives (B, B)."""
+    told: set[Any] = set()
     for node in scene.operators(*SUMS):
         pair = _pair(scene, node)
         if pair is None:
@@ -30,7 +32,8 @@ def find_doubled(scene: Scene) -> Iterator[Problem]:
         longer, shorter = (scene.axes.of(each) for each in pair)
         assert longer is not None and shorter is not None
         doubled = _doubled(longer, shorter)
-        if doubled is not None:
+        if doubled is not None and (where := line_of(node)) not in told:
+            told.add(where)
             yield _doubled_problem(scene, node, pair, *doubled)
 
 

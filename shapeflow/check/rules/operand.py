@@ -9,6 +9,7 @@ from torch import fx
 
 from shapeflow.check.axes import name_of, record_of
 from shapeflow.check.rules.scene import line_of
+from shapeflow.trace.view import KEEPS_AXES
 
 SIGNS: dict[str, type[ast.AST]] = {
     "add": ast.Add,
@@ -37,14 +38,16 @@ def operand_in_line(node: fx.Node, index: int) -> str:
 
 
 def name_in_line(node: fx.Node) -> str:
-    """The name that the code gave a tensor, where its line is an assignment; the node's own else."""
-    while record_of(node) is None and node.args and isinstance(node.args[0], fx.Node):
-        node = node.args[0]
-    tree = parsed_line(node)
-    for each in tree.body:
-        if isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name):
-            return each.targets[0].id
-    return str(node)
+    """The name that the code gave a tensor, or one that it was made of an element at a time; the node's own else."""
+    each = node
+    while True:
+        for statement in parsed_line(each).body:
+            if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+                return statement.targets[0].id
+        before = [arg for arg in each.args if isinstance(arg, fx.Node) and "size" not in arg.meta]
+        if len(before) != 1 or not (record_of(each) is None or name_of(record_of(each)) in KEEPS_AXES):
+            return str(node)
+        each = before[0]
 
 
 def parsed_line(node: fx.Node) -> ast.Module:

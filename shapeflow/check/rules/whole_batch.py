@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import fx
 
-from shapeflow.check.axes import Shape, name_of, numbers_of, record_of
+from shapeflow.check.axes import Shape, name_of, numbers_of, record_of, tensors_of
 from shapeflow.check.explore import declared_ranges
 from shapeflow.check.problem import Problem
 from shapeflow.check.rules.operand import parsed_line
@@ -18,35 +18,68 @@ from shapeflow.check.rules.rule import Rule
 from shapeflow.check.rules.scene import Scene, call_in_line, names_of, receiver
 from shapeflow.check.sizes import Range
 from shapeflow.dims.expr import Expr
+from shapeflow.trace.view import KEEPS_AXES
 
 RESHAPED = ("unsqueeze", "view", "reshape", "expand", "to", "getitem")
 
 
 def find_tables(scene: Scene) -> Iterator[Problem]:
-    for node in scene.operators("getitem", "narrow"):
-        record = record_of(node.args[0])
-        if record is None or record.kind not in ("parameter", "buffer", "constant"):
+    for node in scene.operators("getitem", "narrow", "index_select"):
+        record, reader = record_of(node.args[0]), _reader(scene, node)
+        if record is None or record.kind not in ("parameter", "buffer", "constant") or reader is None:
             continue
-        if any(scene.is_batch(size) for size in _sizes_read(node)):
-            yield _table(scene, node, node, record.path or "the table")
+        if _given_to_all(scene, node):
+            yield _table(scene, node, reader, record.path or "the table")
     for node in scene.operators("embedding"):
-        made: Any = node.args[0]
-        while isinstance(made, fx.Node) and name_of(record_of(made)) in RESHAPED:
-            made = made.args[0]
-        record = record_of(node)
-        if record is None or not isinstance(made, fx.Node) or name_of(record_of(made)) != "arange":
-            continue
-        if any(scene.is_batch(each.meta["size"]) for each in made.all_input_nodes if "size" in each.meta):
+        record, made = record_of(node), _counted(scene, node.args[0])
+        if record is not None and made is not None:
             yield _table(scene, node, made, record.scopes[-1].path if record.scopes else "the table")
 
 
-def _sizes_read(node: fx.Node) -> list[Expr]:
-    """The ends of the slices of an index, and the length of a narrow."""
-    if node.target is not operator.getitem:
-        return [each.meta["size"] for each in node.all_input_nodes if "size" in each.meta]
+def _reader(scene: Scene, node: fx.Node) -> fx.Node | None:
+    """What reads the first axis of a table up to the batch size: a slice of that axis alone, or a count of rows."""
+    if name_of(record_of(node)) != "getitem":
+        counted = _counted(scene, node.args[-1])
+        sizes = [each.meta["size"] for each in node.all_input_nodes if "size" in each.meta]
+        return node if any(map(scene.is_batch, sizes)) else counted
     index = node.args[1] if isinstance(node.args[1], tuple) else (node.args[1],)
-    ends = [part.stop for part in index if isinstance(part, slice)]
-    return [end.meta["size"] for end in ends if isinstance(end, fx.Node) and "size" in end.meta]
+    if any(part not in (slice(None), Ellipsis, None) for part in index[1:]):
+        return None  # a cache (max_batch, max_len, ...) is read along both
+    end = index[0].stop if isinstance(index[0], slice) else None
+    if isinstance(end, fx.Node) and "size" in end.meta:
+        return node if scene.is_batch(end.meta["size"]) else None
+    return _counted(scene, index[0])
+
+
+def _counted(scene: Scene, made: Any) -> fx.Node | None:
+    """The `arange` of the batch size behind indices."""
+    while isinstance(made, fx.Node) and name_of(record_of(made)) in RESHAPED:
+        made = made.args[0]
+    if not isinstance(made, fx.Node) or name_of(record_of(made)) != "arange":
+        return None
+    return (
+        made if any(scene.is_batch(each.meta["size"]) for each in made.all_input_nodes if "size" in each.meta) else None
+    )
+
+
+def _given_to_all(scene: Scene, node: fx.Node) -> bool:
+    """Whether a row for each example meets a tensor with one more axis, and is the same all along it."""
+    for user in node.users:
+        if name_of(record_of(user)) in (*RESHAPED, "transpose", "dropout"):
+            if _given_to_all(scene, user):
+                return True
+            continue
+        own = scene.axes.of(node) or ()
+        for other in tensors_of(user) if name_of(record_of(user)) in KEEPS_AXES else ():
+            shape = scene.axes.of(other) or ()
+            pairs = list(zip(reversed(own), reversed(shape), strict=False))
+            if (
+                other is not node
+                and any(map(scene.has_batch, shape))
+                and any(s.factors and not o.factors for o, s in pairs)
+            ):
+                return True
+    return False
 
 
 def _table(scene: Scene, node: fx.Node, reader: fx.Node, path: str) -> Problem:

@@ -58,6 +58,18 @@ class OfAModuleLoss(nn.Module):
         return self.criterion(out, y)  # here
 
 
+class CrossEntropyByHand(nn.Module):
+    """Two products of one line are one fault."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(8, 1), nn.Sigmoid())
+
+    def forward(self, x, y):
+        p = self.net(x)
+        return -(y * p.log() + (1 - y) * (1 - p).log()).mean()  # here
+
+
 class Critic(nn.Module):
     """Q-learning: what a net says of the next state, (B, 1), in a target of (B,)."""
 
@@ -76,6 +88,7 @@ DOUBLED = [
     (Accuracy(), ("B 8", "B"), "pred.squeeze(-1)"),
     (OfALoss(), ("B 8", "B"), "out.squeeze(-1)"),
     (OfAModuleLoss(), ("B 8", "B"), "out.squeeze(-1)"),
+    (CrossEntropyByHand(), ("B 8", "B"), "p.squeeze(-1)"),
     (Critic(), ("B 8", "B"), "(0.9 * value).squeeze(-1)"),
 ]
 

@@ -67,7 +67,19 @@ class OfLength(Positions):
         return x + self.flat[:n].view(n, 1, 8)  # here
 
 
-WRONG = [Tutorial, OfAllAxes, Added, Learned, Narrowed, Embedded, EmbeddedExpanded, OfLength]
+class Counted(Positions):
+    def forward(self, x):
+        index = torch.arange(x.size(0))
+        return x + self.flat[index].unsqueeze(1)  # here
+
+
+class Selected(Positions):
+    def forward(self, x):
+        index = torch.arange(x.size(0))
+        return x + self.pe.index_select(0, index)  # here
+
+
+WRONG = [Tutorial, OfAllAxes, Added, Learned, Narrowed, Embedded, EmbeddedExpanded, OfLength, Counted, Selected]
 
 
 @pytest.mark.parametrize("kind", WRONG)
@@ -112,6 +124,29 @@ class Rows(nn.Module):
 
     def forward(self, x):
         return x + self.state.expand(x.shape[0], 8)
+
+
+class CacheOfABatch(nn.Module):
+    """The cache of the first Llama: (max_batch, max_len, d), read along both."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("held", torch.zeros(4, 50, 8))
+
+    def forward(self, x):
+        b, t, _ = x.shape
+        keys = self.held[:b, :t]
+        return (x @ keys.transpose(1, 2)).softmax(-1) @ keys + x
+
+
+class StateOfABatch(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.GRUCell(8, 8)
+        self.register_buffer("start", torch.zeros(50, 8))
+
+    def forward(self, x):
+        return self.cell(x, self.start[: x.shape[0]]) + self.start[: x.shape[0]]
 
 
 class Queries(nn.Module):
@@ -165,6 +200,8 @@ RIGHT = [
     (UpToTheLength, ("B T 8",)),
     (TimeFirst, ("T B 8",)),
     (Rows, ("B 8",)),
+    (CacheOfABatch, ("B<=4 T<=50 8",)),
+    (StateOfABatch, ("B 8",)),
     (Queries, ("B T 8",)),
     (Chosen, ("B T 8", "B:int64")),
     (PositionIds, ("B T 8",)),
