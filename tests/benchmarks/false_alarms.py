@@ -3,7 +3,7 @@
     python tests/benchmarks/false_alarms.py --group torchvision
     python tests/benchmarks/false_alarms.py -j 2
 
-The batch is free, and the sizes that a family itself leaves free; every image size of torchvision and timm is their own.
+The batch is free, and the sizes that a family itself leaves free; image sizes of torchvision and timm are their own.
 `KNOWN` explains each error that was looked at. Needs the extra `[zoo]`. Weights are never downloaded.
 """
 
