@@ -102,6 +102,11 @@ def softmax_axis(node: fx.Node) -> int | None:
     return given % rank if isinstance(given, int) and -rank <= given < rank else None
 
 
+def is_truth(node: fx.Node) -> bool:
+    """Whether a node makes truth values."""
+    return str(getattr(node.meta.get("val"), "dtype", "")) == "torch.bool"
+
+
 def in_torch_layer(node: fx.Node) -> bool:
     """Whether an operator runs inside of torch's own attention: what is wrong there is how the layer is called."""
     record = record_of(node)
@@ -138,8 +143,10 @@ def weights_behind(start: fx.Node) -> Iterator[fx.Node]:
 
 
 def keeps_weights(user: fx.Node, node: fx.Node) -> bool:
-    """Whether `user` hands the weights in `node` on: moved, cast, dropped out, masked, or times a number."""
+    """Whether `user` hands the weights in `node` on: moved, cast, dropped out, masked, or times something."""
     name = operator_of(user)
+    if name == "where":
+        return node in user.args[1:]
     if not user.args or user.args[0] is not node:
         return False
     if name in SCALED:

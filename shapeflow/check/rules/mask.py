@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from torch import fx
 
 from shapeflow.check.problem import Problem
+from shapeflow.check.rules.concrete import RANDOM
 from shapeflow.check.rules.marks import (
     FARTHEST,
     MOVED,
@@ -15,6 +16,7 @@ from shapeflow.check.rules.marks import (
     in_torch_layer,
     is_low,
     is_product,
+    is_truth,
     masks_before,
     operator_of,
     scores_before,
@@ -72,6 +74,8 @@ def is_masking(value: object) -> bool:
         node = waiting.pop()
         if not isinstance(node, fx.Node) or "size" in node.meta:
             continue
+        if is_truth(node) and is_random(node):
+            return False
         if is_truth(node) or operator_of(node) in ("tril", "triu"):
             return True
         if operator_of(node) in STILL_MASKS and node.args:
@@ -84,9 +88,9 @@ STILL_MASKS = MOVED | frozenset(
 )
 
 
-def is_truth(node: fx.Node) -> bool:
-    value = node.meta.get("val")
-    return str(getattr(value, "dtype", "")) == "torch.bool"
+def is_random(node: fx.Node) -> bool:
+    """Whether chance decides: dropout by hand."""
+    return any(operator_of(each) in RANDOM for each in (node, *node.all_input_nodes))
 
 
 def sdpa_mask(node: fx.Node) -> fx.Node | None:

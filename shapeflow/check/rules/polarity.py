@@ -20,11 +20,12 @@ from shapeflow.check.rules.marks import (
     dims_of,
     in_torch_layer,
     is_low,
+    is_truth,
     masks_before,
     operator_of,
     softmax_axis,
 )
-from shapeflow.check.rules.mask import is_truth, sdpa_mask
+from shapeflow.check.rules.mask import sdpa_mask
 from shapeflow.check.rules.rule import Rule
 from shapeflow.check.rules.scene import Scene, call_in_line, line_of, names_of
 
@@ -39,7 +40,7 @@ def find(scene: Scene) -> Iterator[Problem]:
     for reader, mask, turned in _read(scene):
         for part in _parts(mask):
             said = _opposite(scene, part, turned)
-            place = _said_by(part.value) or reader
+            place = _said_by(part.value) or part.node
             if said is not None and place not in seen:
                 seen.add(place)
                 yield _problem(scene, reader, place, part, said)
