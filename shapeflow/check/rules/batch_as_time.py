@@ -15,6 +15,7 @@ from shapeflow.check.cause import constructor_line, written_call
 from shapeflow.check.cause.syntax import Source, Spot
 from shapeflow.check.cause.written import Written, is_class
 from shapeflow.check.problem import Problem
+from shapeflow.check.rules.marks import is_truth
 from shapeflow.check.rules.rule import Rule
 from shapeflow.check.rules.scene import Scene, at, line_of, names_of
 from shapeflow.trace.result import Location, Scope
@@ -68,7 +69,8 @@ def _outer(node: fx.Node, scope: Scope) -> fx.Node | None:
         if "size" in each.meta:
             continue
         record = record_of(each) or (record_of(each.args[0]) if each.args else None)
-        if record is not None and record.kind in ("operator", "input") and scope not in record.scopes:
+        outside = record is not None and record.kind in ("operator", "input") and scope not in record.scopes
+        if outside and not is_truth(each):  # a mask of padding is (B, T) in either order
             return each
     return None
 
@@ -84,7 +86,7 @@ def _wrong(scene: Scene, node: fx.Node, path: str) -> Problem | None:
     if owner is None or outer is None or not shape or len(shape) not in (2, 3):
         return None
     time = 0 if len(shape) == 2 or not owner.batch_first else 1
-    if len(shape) == 2 and scene.batch not in BATCHES:
+    if len(shape) == 2 and (scene.batch not in BATCHES or shape[1].size.value is None):
         return None
     if not scene.has_batch(shape[time]) or (len(shape) == 3 and scene.has_batch(shape[1 - time])):
         return None
