@@ -1,7 +1,5 @@
 """The layer of experts: real routing gives what computing everything would, for less (notes, section 5)."""
 
-import re
-
 import pytest
 import torch
 import torch.nn as nn
@@ -9,7 +7,7 @@ from jaxtyping import TypeCheckError
 from torch.testing import assert_close
 
 import shapeflow as sf
-from models import experts
+from models import experts, llama, mixtral
 from models.experts import MixtureOfExperts, SwiGLUExperts, active_parameters, packed, recorded_routings
 from models.gpt_oss import ClampedExperts
 from models.routing import NO_EXPERT, Router, within_capacity
@@ -151,8 +149,11 @@ def test_without_capacity_no_token_sees_another_and_with_one_no_sequence_does():
     assert_close(full(later)[:, :4], full(x)[:, :4])
 
 
-def test_the_dtype_is_that_of_the_input():
-    assert layer().bfloat16()(tokens().bfloat16()).dtype is torch.bfloat16
+def test_the_dtype_is_that_of_the_input_and_the_choice_that_of_float32():
+    made, x = layer(shared=SwiGLU(D_MODEL, 17)).bfloat16(), tokens().bfloat16()
+    half = made(x)
+    assert half.dtype is torch.bfloat16
+    assert_close(half.float(), made.float()(x.float()), atol=0.05 * half.abs().max().item(), rtol=0)
     assert layer().double()(tokens().double()).dtype is torch.float64
 
 
@@ -185,6 +186,13 @@ def test_the_active_parameters_are_those_of_the_chosen_the_router_and_the_shared
     assert sum(p.numel() for p in made.parameters()) == shared + router + N_EXPERTS * expert
 
 
+def test_the_input_embedding_counts_or_not_but_always_where_it_is_the_head():
+    for toy in (llama.toy, mixtral.toy):
+        free, tied = toy(), toy(tied=True)
+        assert active_parameters(free) - active_parameters(free, input_embedding=False) == 97 * 42
+        assert active_parameters(tied) == active_parameters(tied, input_embedding=False)
+
+
 @pytest.mark.parametrize(
     "kind",
     [
@@ -198,8 +206,8 @@ def test_each_expert_has_a_number_of_tokens_of_its_own_in_the_trace(kind):
     trace = sf.trace(made)
     assert unnamed_axes(trace) == []
     assert [str(edge.shape) for edge in trace.outputs] == ["B T d_model"]
-    fresh = {axis for edge in trace.edges for axis in re.findall(r"\bu\d+\b", str(edge.shape))}
-    assert len(fresh) == N_EXPERTS
+    assert list(trace.fresh.values()) == ["nonzero"] * N_EXPERTS
+    assert {f"{name} d_model" for name in trace.fresh} <= {str(edge.shape) for edge in trace.edges}
     for b, t in ((1, 1), (B, T), (3, 17)):
         x = tokens(b, t)
         assert_close(trace.graph_module(x), made(x))

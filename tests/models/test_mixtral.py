@@ -6,13 +6,14 @@ import torch.nn as nn
 from jaxtyping import TypeCheckError
 from torch.testing import assert_close
 
+import shapeflow as sf
 from models import deepseek, gpt_oss, grouped, latent, mixtral, qwen3_moe
 from models.cache import Cache
 from models.experts import MixtureOfExperts, recorded_routings
 from models.properties import batch_leaks, changed_positions, future_leaks
-from models.routing import Groups, balancing_loss
+from models.routing import Groups, balancing_loss, loads
 from models.swiglu import SwiGLU
-from tests.models.checks import assert_traces, one_by_one
+from tests.models.checks import one_by_one, unnamed_axes
 
 B, T, VOCAB = 2, 11, 97
 MODULES = [mixtral, qwen3_moe, gpt_oss, deepseek]
@@ -118,8 +119,19 @@ def test_a_cache_with_a_window_is_too_short_for_gpt_oss():
 
 
 @pytest.mark.parametrize("toy", KINDS)
-def test_every_axis_has_its_name_and_the_graph_replays_at_other_sizes(toy):
-    assert_traces(made(toy), ids(3, 17))
+def test_every_axis_has_its_name_each_expert_its_number_of_tokens_and_the_graph_replays(toy):
+    model = made(toy)
+    trace = sf.trace(model)
+    assert unnamed_axes(trace) == []
+    layers = [block.ffn for block in model.blocks if isinstance(block.ffn, MixtureOfExperts)]
+    assert list(trace.fresh.values()) == ["nonzero"] * sum(layer.n_experts for layer in layers)
+    assert {f"{name} d_model" for name in trace.fresh} <= {str(edge.shape) for edge in trace.edges}
+    for tokens in [ids(3, 17), ids(), torch.full((2, 5), 7), ids(1, 1)]:
+        with torch.no_grad():
+            assert_close(trace.graph_module(tokens), model(tokens))
+    with recorded_routings(model) as routings:
+        model(ids(1, 1))  # which leaves experts without any token, as in the last replay
+    assert all((loads(routing.chosen, routing.scores.shape[-1]) == 0).any() for routing in routings)
 
 
 @pytest.mark.parametrize(
@@ -184,9 +196,12 @@ def test_a_transpose_too_many_is_caught(mutant, module):
         broken.toy()(ids())
 
 
-def test_an_expert_that_gives_the_wrong_width_is_refused_by_name(mutant):
-    broken = mutant(gpt_oss, "h @ self.outward(expert) + self.down_bias[expert]", "h")
-    with pytest.raises(
-        TypeCheckError, match=r"return value of \S*ClampedExperts[\s\S]*n_routed d_model[\s\S]*d_model=42"
-    ):
-        broken.toy()(ids())
+@pytest.mark.parametrize("module", MODULES)
+def test_experts_of_another_width_are_refused_by_name(module):
+    model = module.toy()
+    experts = model.blocks[-1].ffn.experts
+    for name, parameter in experts.named_parameters():
+        if name.startswith("down"):
+            setattr(experts, name, nn.Parameter(parameter[..., :-1].detach()))
+    with pytest.raises(TypeCheckError, match=r"(?m)return value of[\s\S]*Experts[\s\S]*d_model[\s\S]*^d_model=42"):
+        model(ids())
