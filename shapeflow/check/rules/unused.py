@@ -24,8 +24,9 @@ def find(scene: Scene) -> Iterator[Problem]:
         return
     readers = _readers(attempt.recorder.ledger.records)
     told: set[tuple[str, int, str]] = set()
-    for owner, unread in _unreached(scene.root, attempt.parameters, _needed(scene)).items():
-        problem = _problem(scene.root, owner, unread, readers)
+    missing = _unreached(scene.root, attempt.parameters, _needed(scene))
+    for path in missing:
+        problem = _problem(scene.root, path, missing, readers)
         key = (problem.file, problem.line, problem.fix) if problem.line else (problem.module, 0, "")
         if key not in told:  # all blocks of a class share their line, as do all modules that a lost value is made with
             told.add(key)
@@ -46,13 +47,13 @@ def _needed(scene: Scene) -> set[int]:
     return found
 
 
-def _unreached(root: nn.Module, fakes: dict[str, torch.Tensor], needed: set[int]) -> dict[str, dict[str, Record]]:
-    """By module, the parameters that are not needed; those frozen on purpose may well be unused."""
-    found: dict[str, dict[str, Record]] = {}
+def _unreached(root: nn.Module, fakes: dict[str, torch.Tensor], needed: set[int]) -> dict[str, Record]:
+    """The parameters that are not needed; those frozen on purpose may well be unused."""
+    found: dict[str, Record] = {}
     for path, parameter in root.named_parameters():
         known = traced(fakes[path]) if path in fakes else None
         if parameter.requires_grad and known is not None and id(known.record) not in needed:
-            found.setdefault(path.rpartition(".")[0], {})[path] = known.record
+            found[path] = known.record
     return found
 
 
@@ -65,41 +66,51 @@ def _readers(records: list[Record]) -> dict[int, list[Record]]:
     return found
 
 
-def _problem(root: nn.Module, owner: str, unread: dict[str, Record], readers: dict[int, list[Record]]) -> Problem:
-    read = [record for record in unread.values() if id(record) in readers]
-    certain = _lost(owner, read, readers) if read else _never_read(root, next(iter(unread)))
-    if certain is not None:
-        return certain
-    kind = type(root.get_submodule(owner)).__name__
-    names = ", ".join(path.rpartition(".")[2] for path in unread)
-    message = (
-        f"{kind} '{owner}': no output depended on {names} in this run" if owner else f"no output depended on {names}"
-    )
-    problem = Problem("SF315", "note", message, module=owner, fix="see that another path uses it, or leave it out")
-    return at(constructor_line(root, owner or next(iter(unread))), problem)
+def _problem(root: nn.Module, path: str, missing: dict[str, Record], readers: dict[int, list[Record]]) -> Problem:
+    owner = path.rpartition(".")[0]
+    beside = [record for other, record in missing.items() if other.rpartition(".")[0] == owner]
+    read = [record for record in beside if id(record) in readers]
+    certain = _lost(owner, read, readers) if read else _never_read(root, path, missing)
+    return certain or _not_in_this_run(root, path, missing)
 
 
-def _never_read(root: nn.Module, path: str) -> Problem | None:
-    """Of an attribute that the class makes and never speaks of; a branch that was not taken may read the others."""
-    owner, attribute = _owner(root, path)
-    if mentions(type(root.get_submodule(owner)), attribute) or _read_from_above(root, owner, attribute):
-        return None
-    target = f"{owner}.{attribute}" if owner else attribute
-    made = getattr(root.get_submodule(owner), attribute)
-    what = f"{type(made).__name__} '{target}'" if isinstance(made, nn.Module) else f"parameter '{target}'"
-    message = f"{what} is made and never used: no output depends on it"
-    problem = Problem("SF315", "warning", message, module=target, fix=f"use self.{attribute}, or leave it out")
-    return at(constructor_line(root, target), problem)
+def _not_in_this_run(root: nn.Module, path: str, missing: dict[str, Record]) -> Problem:
+    whole = next((each for each in _prefixes(path) if _is_missing(root, each, missing)), path)
+    what = f"{type(root.get_submodule(whole)).__name__} '{whole}'" if whole != path else f"parameter '{path}'"
+    message = f"no output depended on {what} in this run"
+    problem = Problem("SF315", "note", message, module=whole, fix="see that another path uses it, or leave it out")
+    return at(constructor_line(root, whole), problem)
 
 
-def _owner(root: nn.Module, path: str) -> tuple[str, str]:
-    """The module whose code should read the parameter, or what holds it, and under which attribute."""
+def _prefixes(path: str) -> list[str]:
+    """`a`, `a.b` of `a.b.weight`."""
     names = path.split(".")
-    for depth in range(len(names) - 1, -1, -1):
-        module = root.get_submodule(".".join(names[:depth]))
-        if not isinstance(module, CONTAINERS) and not type(module).__module__.startswith("torch."):
-            return ".".join(names[:depth]), names[depth]
-    return "", names[0]
+    return [".".join(names[:depth]) for depth in range(1, len(names))]
+
+
+def _is_missing(root: nn.Module, path: str, missing: dict[str, Record]) -> bool:
+    """Whether nothing below a module is needed."""
+    below = [name for name, each in root.get_submodule(path).named_parameters() if each.requires_grad]
+    return all(f"{path}.{name}" in missing for name in below)
+
+
+def _never_read(root: nn.Module, path: str, missing: dict[str, Record]) -> Problem | None:
+    """Of an attribute that the class makes and never speaks of; a branch that was not taken may read the others."""
+    for target in [*_prefixes(path), path]:
+        owner, _, attribute = target.rpartition(".")
+        holder = root.get_submodule(owner)
+        if isinstance(holder, CONTAINERS) or type(holder).__module__.startswith("torch."):
+            continue
+        if target != path and not _is_missing(root, target, missing):
+            continue
+        if mentions(type(holder), attribute) or _read_from_above(root, owner, attribute):
+            continue
+        made = getattr(holder, attribute)
+        what = f"{type(made).__name__} '{target}'" if isinstance(made, nn.Module) else f"parameter '{target}'"
+        message = f"{what} is made and never used: no output depends on it"
+        problem = Problem("SF315", "warning", message, module=target, fix=f"use self.{attribute}, or leave it out")
+        return at(constructor_line(root, target), problem)
+    return None
 
 
 def _read_from_above(root: nn.Module, owner: str, attribute: str) -> bool:

@@ -56,6 +56,18 @@ class Listed(nn.Module):
         return x
 
 
+class Whole(nn.Module):
+    """A module of its own class is told as a whole."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(8, 8)
+        self.spare = Kept()  # here
+
+    def forward(self, x):
+        return self.body(x)
+
+
 @pytest.mark.parametrize(
     ("kind", "message", "fix"),
     [
@@ -63,6 +75,7 @@ class Listed(nn.Module):
         (Filled, "parameter 'gain' is made and never used: no output depends on it", "use self.gain"),
         (Computed, "'h' is computed with 'first' and never read: no output depends on its parameters", "read 'h'"),
         (Overwritten, "'y' is computed with 'first' and never read: no output depends on its parameters", "read 'y'"),
+        (Whole, "Kept 'spare' is made and never used: no output depends on it", "use self.spare"),
         (Listed, "ModuleDict 'heads' is made and never used: no output depends on it", "use self.heads"),
     ],
 )
@@ -87,6 +100,18 @@ class Switched(NormTwice):
         return self.mlp(self.second(x)) if deep else self.mlp(x)
 
 
+class Auxiliary(nn.Module):
+    """A head for training, as Inception has it: one note."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.aux = nn.Linear(8, 8), Kept()
+
+    def forward(self, x, *, train: bool = False):
+        x = self.body(x)
+        return (x, self.aux(x)) if train else x
+
+
 class Kept(NormTwice):
     """Something outside may read it."""
 
@@ -95,11 +120,11 @@ class Kept(NormTwice):
         return self.mlp(self.second(x))
 
 
-@pytest.mark.parametrize(("kind", "modules"), [(Switched, ["second"]), (Kept, ["first", "mix"])])
+@pytest.mark.parametrize(("kind", "modules"), [(Switched, ["second"]), (Auxiliary, ["aux"]), (Kept, ["first", "mix"])])
 def test_what_other_code_may_read_is_a_note(kind, modules):
     problems = found("SF315", kind(), "B T 8")
     assert [problem.level for problem in problems] == ["note"] * len(problems)
-    assert [problem.module for problem in problems] == modules[: len(problems)]
+    assert [problem.module for problem in problems] == modules
 
 
 class Frozen(NormTwice):
