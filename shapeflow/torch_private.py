@@ -175,8 +175,8 @@ def new_fake(like: torch.Tensor, sizes: Sequence[Any], *, dtype: torch.dtype | N
 
 def rename_axes(mode: ShapeMode, tensor: torch.Tensor, sizes: Sequence[Any]) -> None:
     """Give a fake tensor equal sizes under other names, in place: whoever holds the tensor sees the names."""
-    with torch._C.DisableTorchFunction(), mode:
-        tensor.as_strided_(list(sizes), list(tensor.stride()))
+    with torch._C.DisableTorchFunction(), in_kernel_invocation_manager(mode):
+        tensor.as_strided_(sizes, tensor.stride(), tensor.storage_offset())
 
 
 def restrided(tensor: torch.Tensor, sizes: Sequence[Any], strides: Sequence[Any]) -> torch.Tensor:

@@ -90,7 +90,7 @@ class Crashes:
 
     def _judged(self, need: Need) -> tuple[str, Level]:
         """The rule and the level of a condition that the spec of the input does not state."""
-        by_code = need.reach is None and _is_users(need.crash.attempt)
+        by_code = need.reach is None and (_is_users(need.crash.attempt) or not need.crash.attempt.made)
         lower = need.relation.operator == ">=" and rises(need.relation.difference)
         if self.batch is not None and self.batch in _names(need.relation):
             return ("SF104", "note") if lower else ("SF103", "warning" if by_code else "error")

@@ -344,8 +344,8 @@ def _fixed_name(relation: Relation) -> str | None:
 
 
 def declared_ranges(bound: Bound) -> dict[str, Range]:
-    """What the specs of the inputs say of each free name."""
-    found: dict[str, Range] = {}
+    """What the specs of the inputs say of each free name; those that a recipe's module is made of are free too."""
+    found: dict[str, Range] = {name: Range() for name in bound.made_of}
     for path, value in bound.arguments.items():
         for inner, spec in tensors_in(value, at=TensorSpec):
             for name, low, high in _names(f"{path}{inner}", spec):

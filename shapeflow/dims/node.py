@@ -58,7 +58,7 @@ class IntNode(SymNodeBase):
 
     def add(self, other: Any) -> IntNode:
         other = self._other(other)
-        return self._new(self.size + other.size, self.hint + other.hint)
+        return self._new(self.env.whole(self.size + other.size), self.hint + other.hint)
 
     def sub(self, other: Any) -> IntNode:
         other = self._other(other)

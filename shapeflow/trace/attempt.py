@@ -11,7 +11,6 @@ import dataclasses
 import gc
 import operator
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -30,6 +29,7 @@ from shapeflow.dims.spec import TensorSpec
 from shapeflow.torch_private import FakeTensor, ShapeMode, running
 from shapeflow.trace.boundaries import Boundaries
 from shapeflow.trace.building import building, torch_layers
+from shapeflow.trace.checks import checks_seen
 from shapeflow.trace.conditions import telling
 from shapeflow.trace.hints import Hints
 from shapeflow.trace.inputs import Bound
@@ -138,7 +138,7 @@ class Attempt:
             own = modules_of(classes)
             stack.enter_context(shadowed(own if self.subject.maker is None else [*own, *torch_layers()]))
             stack.enter_context(self.boundaries.watching(own))
-            stack.enter_context(_checks_seen(self.names))
+            stack.enter_context(checks_seen(self.names))
             stack.enter_context(self.stack.watching())
             self._call(arguments)
 
@@ -357,24 +357,3 @@ def _no_collection() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
-
-
-@contextmanager
-def _checks_seen(names: Names) -> Iterator[None]:
-    """Let `names` see each tensor that jaxtyping checks, before it does."""
-    jaxtyping: Any = sys.modules.get("jaxtyping")
-    if jaxtyping is None:
-        yield
-        return
-    meta: Any = type(jaxtyping.AbstractArray)
-    original = meta.__instancecheck__
-
-    def check(annotation: Any, value: Any) -> bool:
-        names.checked(value, annotation)
-        return original(annotation, value)
-
-    meta.__instancecheck__ = check
-    try:
-        yield
-    finally:
-        meta.__instancecheck__ = original

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
@@ -62,8 +63,12 @@ def _copied(tensor: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
 
 @contextmanager
 def building(recorder: Recorder, modules: Iterable[ModuleType]) -> Iterator[None]:
-    """Let constructors of these modules and of torch's layers take symbolic sizes for integers."""
-    with shadowed([*modules, *torch_layers()]), Builder(recorder):
+    """Let constructors of these modules and of torch's layers take symbolic sizes for integers.
+
+    What they warn of is the fault of sizes that we made up, such as an odd number of heads.
+    """
+    with warnings.catch_warnings(), shadowed([*modules, *torch_layers()]), Builder(recorder):
+        warnings.simplefilter("ignore")
         yield
 
 

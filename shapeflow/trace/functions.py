@@ -28,7 +28,7 @@ FROM_DATA = frozenset({"tensor", "as_tensor", "asarray", "from_numpy", "scalar_t
 """Constructors from values: never remembered, as the memo compares shapes."""
 EXPANDED = frozenset({torch.nn.functional.multi_head_attention_forward})
 """Large functions of torch.nn.functional: drawn as the operators inside them."""
-WRITTEN_SIZES = frozenset({"view", "reshape"})
+WRITTEN_SIZES = frozenset({"view", "reshape", "unflatten"})
 """Operators whose output has the sizes that the code writes."""
 TAKES_SIZES = frozenset(
     """view reshape expand repeat zeros ones empty full rand randn randint new_zeros new_ones new_empty new_full arange

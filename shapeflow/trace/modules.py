@@ -34,6 +34,7 @@ class ModuleStack:
         self.fx_stack: dict[str, tuple[str, type]] = {}
         self.boundaries: Boundaries | None = None
         self.rescue: Rescue | None = None
+        self.failing: tuple[Scope, ...] | None = None
         if root is not None:
             self.follow(root)
 
@@ -65,7 +66,7 @@ class ModuleStack:
             finally:
                 self.scopes, self.fx_stack = outer
 
-        self.failing: tuple[Scope, ...] | None = None
+        self.failing = None
         nn.Module.__call__ = call  # type: ignore[method-assign]
         try:
             yield

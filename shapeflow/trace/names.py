@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from shapeflow.dims.annotation import Each, Specs, signature_of, spec_of, specs_in
-from shapeflow.dims.atoms import FloorDiv
+from shapeflow.dims.atoms import FloorDiv, Symbol
 from shapeflow.dims.dim import Dim
 from shapeflow.dims.env import DimEnv
 from shapeflow.dims.expr import Expr
@@ -72,6 +72,8 @@ class Names:
         value = size if type(size) is int else size.value
         if dim is None or dim.expr is None or value is None or dim.expr.constant is not None:
             return size
+        if dim.name is not None and Symbol(dim.name) in self.env.hints:
+            return size  # a free name of the run: this axis is of a size of its own, such as 1
         if type(size) is not int and (dim.name is None or _is_symbol(size)):
             return size
         if dim.name is not None:

@@ -33,6 +33,7 @@ class OwnRules:
             **{f: self._swapped(f) for f in (tensor.transpose, torch.transpose)},
             **{f: self._unsqueezed(f) for f in (tensor.unsqueeze, torch.unsqueeze)},
             tensor.expand: self._expand,
+            **{f: self._chunked(f) for f in (tensor.chunk, torch.chunk)},
             **rnn.RULES,
             torch.linspace: _spaced,
             torch.logspace: _spaced,
@@ -78,6 +79,13 @@ class OwnRules:
             if options or not _are_axes(x, order) or len({axis % x.dim() for axis in order}) != x.dim():
                 return function(x, *axes, **options)
             return reshaping.permuted(self.sizes.env, x, order)
+
+        return run
+
+    def _chunked(self, function: Any) -> Callable[..., Any]:
+        def run(x: torch.Tensor, chunks: Any, dim: int = 0, **options: Any) -> Any:
+            parts = None if options else reshaping.chunked(self.sizes.env, x, chunks, dim)
+            return function(x, chunks, dim, **options) if parts is None else parts
 
         return run
 

@@ -23,6 +23,7 @@ from shapeflow.trace.ledger import Ledger
 from shapeflow.trace.memo import Entry, Memo, alias_of, make
 from shapeflow.trace.modules import ModuleStack
 from shapeflow.trace.own_rules import OwnRules
+from shapeflow.trace.reshaping import unflattened
 from shapeflow.trace.scalars import Origin
 from shapeflow.trace.shadow import SYMBOLIC
 from shapeflow.trace.source import Place, place
@@ -148,7 +149,7 @@ class Recorder(TorchFunctionMode):
         if "out" in kwargs or self.values.sizes.asked != asked:
             return self._record(func, args, kwargs, result, found)
         if func.__name__ in WRITTEN_SIZES and type(result) is FakeTensor:
-            self._keep_written_sizes(result, args[1:])
+            self._keep_written_sizes(result, args[1:] if func.__name__ != "unflatten" else unflattened(*args, **kwargs))
         self.env.quietly(memo.keep, key, tensors, result)
         self._suppose_generic(result)
         entry = memo.entries.get(key)

@@ -85,6 +85,24 @@ def expanded(env: DimEnv, x: torch.Tensor, written: Sequence[Any]) -> torch.Tens
     return env.quietly(restrided, x, sizes, strides)
 
 
+def unflattened(x: torch.Tensor, dim: int, sizes: Sequence[Any]) -> list[Any]:
+    """The sizes that `x.unflatten(dim, sizes)` asks for, as `view` takes them."""
+    dim %= x.dim()
+    return [*x.shape[:dim], *sizes, *x.shape[dim + 1 :]]
+
+
+def chunked(env: DimEnv, x: torch.Tensor, chunks: Any, dim: int) -> tuple[torch.Tensor, ...] | None:
+    """Equal parts, where the axis is known to be a multiple: `d_head//2` twice. None where it is not."""
+    if type(chunks) is not int or chunks < 1 or not -x.dim() <= dim < x.dim():
+        return None
+    size = x.shape[dim]
+    whole = Expr.const(size) if type(size) is int else size_key(size)
+    if type(size) is int or not env.decide(Relation("==", whole % chunks)):
+        return None
+    env.facts.divisible.add((whole, Expr.const(chunks)))  # so that the parts put together are the whole again
+    return torch.split(x, [size // chunks] * chunks, dim)
+
+
 def _quotient(env: DimEnv, total: Any, known: Any) -> Any:
     """What -1 stands for; where names with a value stand in the way of a plain quotient, their values are put in."""
     if type(total) is int and type(known) is int:
