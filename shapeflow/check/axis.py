@@ -59,11 +59,12 @@ Shape: TypeAlias = tuple[Axis, ...]
 
 @dataclass(frozen=True, slots=True)
 class Recut:
-    """A view whose axes do not nest: `source` axes are read as if they were `target`."""
+    """A view whose axes do not nest: `source` axes are read as if they were `target`, its axes at `places`."""
 
     node: fx.Node
     source: tuple[Factor, ...]
     target: tuple[Expr, ...]
+    places: tuple[int, ...]
 
 
 def product(sizes: Iterable[Expr]) -> Expr:

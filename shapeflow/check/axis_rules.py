@@ -379,8 +379,11 @@ def viewed(axes: Axes, node: fx.Node, dims: Dims, output: int) -> Shape | None:
     if shape is None:
         return None
     factors = whole([factor for axis in shape for factor in axis.factors])
-    wanted = [dim for dim in dims if dim.value != 1]
-    cut = iter([axis for source, target in groups(axes, factors, wanted) for axis in _cut(axes, node, source, target)])
+    places = [at for at, dim in enumerate(dims) if dim.value != 1]
+    made: list[Axis] = []
+    for source, target in groups(axes, factors, [dims[at] for at in places]):
+        made.extend(_cut(axes, node, source, target, places[len(made) : len(made) + len(target)]))
+    cut = iter(made)
     ones = iter(axis for axis in shape if not axis.factors)
     return tuple(
         next(ones, Axis(()))
@@ -397,7 +400,9 @@ def _same_ones(shape: Shape, dims: Dims) -> bool:
     return [not axis.factors for axis in shape] == [dim.value == 1 for dim in dims]
 
 
-def _cut(axes: Axes, node: fx.Node, source: tuple[Factor, ...], target: tuple[Expr, ...]) -> list[Axis]:
+def _cut(
+    axes: Axes, node: fx.Node, source: tuple[Factor, ...], target: tuple[Expr, ...], places: list[int]
+) -> list[Axis]:
     if not source or not target or not axes.equal(Axis(source).size, Axis(tuple(Factor((), d) for d in target)).size):
         return list(axes.fresh(target))
     if len(target) == 1:
@@ -408,7 +413,7 @@ def _cut(axes: Axes, node: fx.Node, source: tuple[Factor, ...], target: tuple[Ex
     if found is not None and not _swapped(axes, source, target):
         return found
     if not any(factor.trait == "shifted" for factor in source):  # what follows from one is not told again
-        axes.recuts.append(Recut(node, source, target))
+        axes.recuts.append(Recut(node, source, target, tuple(places)))
     return [axes.axis(size, trait="shifted") for size in target]
 
 

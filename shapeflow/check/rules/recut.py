@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 
 from torch import fx
 
-from shapeflow.check.axes import Factor, Recut, Shape, name_of, product, record_of
+from shapeflow.check.axis import Factor, Recut, Shape, name_of, operator_of, product, record_of, shared
 from shapeflow.check.problem import Problem
+from shapeflow.check.regroup import reordered
 from shapeflow.check.rules.rule import Rule
 from shapeflow.check.rules.scene import Scene, call_in_line, names_of, receiver
-from shapeflow.dims.expr import Expr
 
 SHIFTED = frozenset({"cat", "concat", "pad", "constant_pad_nd"})
 """Behind padding, a view to other sizes shifts each row by one: relative positions of Transformer-XL."""
@@ -19,7 +19,10 @@ SHIFTED = frozenset({"cat", "concat", "pad", "constant_pad_nd"})
 
 def find(scene: Scene) -> Iterator[Problem]:
     for recut in scene.axes.recuts:
-        if not _shifts(recut.node.args[0]) and not _is_cut(recut.node):
+        if _of_one_axis(scene, recut):
+            continue
+        batch = any(scene.is_batch(factor.size) for factor in recut.source)  # nobody shifts examples
+        if batch or not (_shifts(recut.node.args[0]) or _is_cut(recut.node)):
             yield _problem(scene, recut)
 
 
@@ -44,76 +47,143 @@ def _is_cut(node: fx.Node) -> bool:
     return False
 
 
+def _of_one_axis(scene: Scene, recut: Recut) -> bool:
+    """One axis cut in two ways, in blocks here and on a grid there; examples of a batch stay apart whatever the cut."""
+    ids = {factor.id for factor in recut.source}
+    held = [axis for axis in scene.axes.of(recut.node.args[0]) or () if ids & {factor.id for factor in axis.factors}]
+    return len(held) == 1 and not scene.has_batch(held[0])
+
+
 def _problem(scene: Scene, recut: Recut) -> Problem:
-    name = name_of(record_of(recut.node))
-    source, target = _row(recut.source), ", ".join(map(str, recut.target))
-    order = _order(scene, recut)
-    call = call_in_line(recut.node, name)
-    if order is not None and len(recut.target) < len(recut.source):
-        wanted = ", ".join(str(recut.source[at].size) for at in order)
-        message = f"{name}: axes ({source}) are flattened as if they were ({wanted})"
-    else:
-        message = f"{name}: axes ({source}) are cut anew as ({target}), which moves no axis but mixes their elements"
-    fix = _fix(scene, recut, order, receiver(call), call, name)
+    rows = reordered(scene.axes, recut.source, recut.target)
+    call = call_in_line(recut.node, operator_of(recut.node))
+    fix = _fix(scene, recut, rows, call) or f"move the axes with transpose or permute before {operator_of(recut.node)}"
     dims = names_of(*(factor.size for factor in recut.source))
-    return scene.problem("SF301", recut.node, message, dims=dims, fix=fix)
+    return scene.problem("SF301", recut.node, _message(scene, recut, rows), dims=dims, fix=fix)
+
+
+def _message(scene: Scene, recut: Recut, rows: list[list[int]] | None) -> str:
+    name, source, target = operator_of(recut.node), _row(recut.source), ", ".join(map(str, recut.target))
+    if rows is not None and _is_one_axis(scene, recut):
+        return f"{name}: an axis made of ({source}) is split as if it were made of ({target})"
+    if rows is not None and len(recut.target) < len(recut.source):
+        order = [at for row in rows for at in row]
+        moved = [at for at, now in enumerate(order) if at != now]
+        start, stop = moved[0], moved[-1] + 1
+        wanted = _row([recut.source[at] for at in order[start:stop]])
+        return f"{name}: axes ({_row(recut.source[start:stop])}) are flattened as if they were ({wanted})"
+    return f"{name}: axes ({source}) are cut anew as ({target}), which moves no axis but mixes their elements"
 
 
 def _row(factors: Sequence[Factor]) -> str:
     return ", ".join(map(str, factors))
 
 
-def _order(scene: Scene, recut: Recut) -> list[int] | None:
-    """The order of the source's factors in which they would make up the target."""
-    left = list(range(len(recut.source)))
-    order: list[int] = []
-    for dim in recut.target:
-        taken = _taken(scene, recut, left, dim)
-        if taken is None:
-            return None
-        order.extend(taken)
-        left = [at for at in left if at not in taken]
-    return order if not left else None
+def _is_one_axis(scene: Scene, recut: Recut) -> bool:
+    """Whether one axis holds all the factors, merged before."""
+    shape = scene.axes.of(recut.node.args[0]) or ()
+    return any(shared(recut.source[:1], axis.factors) and len(axis.factors) == len(recut.source) for axis in shape)
 
 
-def _taken(scene: Scene, recut: Recut, left: list[int], dim: Expr) -> list[int] | None:
-    """Factors that make up a dim: one, or else the fewest that stand in a row among those left."""
-    rows = [left[start:stop] for start in range(len(left)) for stop in range(start + 1, len(left) + 1)]
-    rows += [[one, other] for one in left for other in left if one < other]
-    for row in sorted(rows, key=len):
-        if scene.axes.equal(product(recut.source[at].size for at in row), dim):
-            return row
-    return None
+# What would be right
 
 
-def _fix(scene: Scene, recut: Recut, order: list[int] | None, tensor: str, call: ast.Call | None, name: str) -> str:
+def _fix(scene: Scene, recut: Recut, rows: list[list[int]] | None, call: ast.Call | None) -> str:
+    """In the words of the line; `""` where no order of the axes gives these sizes."""
     shape = scene.axes.of(recut.node.args[0])
-    if order is None or shape is None:
-        return f"move the axes with transpose or permute before {name}"
-    first = _first_axis(shape, recut.source[0])
-    places = [at for at, axis in enumerate(shape) if axis.factors]
-    simple = first is not None and all(len(axis.factors) == 1 for axis in shape if axis.factors)
-    if not simple or first is None:
-        return f"move the axes with transpose or permute before {name}"
-    start = places.index(first)
-    moved = list(range(len(shape)))
-    for offset, at in enumerate(order):
-        moved[places[start + offset]] = places[start + at]
-    swapped = [at for at, now in enumerate(moved) if at != now]
-    turn = f"transpose({swapped[0]}, {swapped[1]})" if len(swapped) == 2 else f"permute({', '.join(map(str, moved))})"
-    if len(recut.target) == len(order):
-        return f"{tensor}.{turn}"
-    args = ", ".join(map(ast.unparse, _sizes(call))) if call is not None else "..."
-    return f"{tensor}.{turn}.reshape({args})"
+    if rows is None or shape is None:
+        return _split_late(scene, recut, call)
+    if _is_one_axis(scene, recut):
+        return _resplit(recut, rows, call)
+    order = _moved(shape, recut, rows)
+    if order is None:
+        return ""
+    tensor, sizes = receiver(call), ", ".join(map(ast.unparse, _sizes(call)))
+    if _is_state(recut) and len(rows) == 2 and len(recut.target) == 2:
+        parts = ", ".join(f"{tensor}[{at}]" for at in range(recut.source[0].size.value or 0))
+        return f"torch.cat(({parts}), 1)"
+    if all(len(row) == 1 for row in rows):
+        plain = len(shape) == len(scene.axes.of(recut.node) or ())
+        return f"{tensor}.{_turn(order)}" + ("" if plain else f".reshape({sizes or '...'})")
+    if order == [0, *range(2, len(order)), 1] and len(order) > 3 and [len(row) for row in rows] == [len(order) - 2, 1]:
+        return f"{tensor}.flatten(2).transpose(1, 2)"
+    return f"{tensor}.{_turn(order)}.reshape({sizes or '...'})"
 
 
-def _sizes(call: ast.Call) -> list[ast.expr]:
+def _is_state(recut: Recut) -> bool:
+    """Whether the axes are those of a recurrent layer's state, (2, batch, features): its directions."""
+    before = recut.node.args[0]
+    item = isinstance(before, fx.Node) and record_of(before) is None and bool(before.args)
+    made_by = operator_of(before.args[0]) if isinstance(before, fx.Node) and item else ""
+    return made_by in ("lstm", "gru", "rnn_tanh", "rnn_relu") and recut.source[0].size.value == 2
+
+
+def _moved(shape: Shape, recut: Recut, rows: list[list[int]]) -> list[int] | None:
+    """The permutation of the tensor's axes that puts the factors in order; None where it would tear an axis apart."""
+    places = [_axis_of(shape, factor) for factor in recut.source]
+    wanted = [places[at] for row in rows for at in row]
+    turned = [place for at, place in enumerate(wanted) if at == 0 or place != wanted[at - 1]]
+    known = sorted({place for place in places if place is not None})
+    if None in places or len(turned) != len(known) or sum(len(shape[at].factors) for at in known) != len(places):
+        return None
+    order = list(range(len(shape)))
+    for place, now in zip(known, turned, strict=True):
+        order[place] = now  # type: ignore[assignment]  # none is None
+    return order
+
+
+def _axis_of(shape: Shape, factor: Factor) -> int | None:
+    return next((at for at, axis in enumerate(shape) if factor.id in [each.id for each in axis.factors]), None)
+
+
+def _split_late(scene: Scene, recut: Recut, call: ast.Call | None) -> str:
+    """`x.view(b, t, n_heads, d_head).transpose(1, 2)` for `x.view(b, n_heads, t, d_head)`."""
+    if len(recut.source) != 2 or call is None:
+        return ""
+    first, second = (factor.size for factor in recut.source)
+    sizes, start, name = _sizes(call), recut.places[0], operator_of(recut.node)
+    if name not in ("view", "reshape") or start + len(recut.target) > len(sizes):
+        return ""
+    for at, dim in enumerate(recut.target):
+        rest = product(each for i, each in enumerate(recut.target) if i != at)
+        if at and scene.axes.equal(dim, first) and scene.axes.equal(rest, second):
+            texts = [ast.unparse(each) for each in sizes]
+            texts.insert(start, texts.pop(start + at))
+            turn = f"transpose({start}, {start + 1})" if at == 1 else f"movedim({start}, {start + at})"
+            return f"{receiver(call)}.{name}({', '.join(texts)}).{turn}"
+    return ""
+
+
+def _turn(order: list[int]) -> str:
+    """The call that puts axes into this order."""
+    swapped = [at for at, now in enumerate(order) if at != now]
+    if len(swapped) == 2:
+        return f"transpose({swapped[0]}, {swapped[1]})"
+    return f"permute({', '.join(map(str, order))})"
+
+
+def _resplit(recut: Recut, rows: list[list[int]], call: ast.Call | None) -> str:
+    """The same call with the sizes in the order in which the axis was made."""
+    written = _sizes(call)
+    nested = written[-1].elts if written and isinstance(written[-1], ast.Tuple | ast.List) else None
+    sizes = list(written if nested is None else nested)
+    start = recut.places[0] if nested is None or len(written) == 1 else 0
+    if call is None or any(len(row) != 1 for row in rows) or start + len(rows) > len(sizes):
+        return ""
+    right = list(sizes)
+    for at, row in enumerate(rows):
+        right[start + row[0]] = sizes[start + at]
+    text = ", ".join(map(ast.unparse, right))
+    inside = text if nested is None else ", ".join([*map(ast.unparse, written[:-1]), f"({text})"])
+    return f"{receiver(call)}.{operator_of(recut.node)}({inside})"
+
+
+def _sizes(call: ast.Call | None) -> list[ast.expr]:
+    """What the line writes as sizes, without the tensor of `torch.reshape(y, ...)`."""
+    if call is None:
+        return []
     owner = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else "torch"
     return call.args[1:] if owner in ("torch", "") else call.args
-
-
-def _first_axis(shape: Shape, factor: Factor) -> int | None:
-    return next((at for at, axis in enumerate(shape) if axis.factors and axis.factors[0].id == factor.id), None)
 
 
 RULES = (

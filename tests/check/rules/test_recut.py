@@ -134,17 +134,17 @@ WRONG = [
     (time_first, X, ("B", "T"), "", "x.transpose(0, 1)"),
     (features_first, X, ("T",), "", "x.transpose(1, 2)"),
     (features_first_of_a_linear, X, ("T",), "", "h.transpose(1, 2)"),
-    (tokens_of_an_image, IMAGE, ("H", "W"), "", "x.permute(0, 2, 3, 1).reshape(b, h * w, c)"),
-    (tokens_without_the_width, IMAGE, ("H", "W"), "", "x.permute(0, 2, 3, 1).reshape("),
+    (tokens_of_an_image, IMAGE, ("H", "W"), "", "x.flatten(2).transpose(1, 2)"),
+    (tokens_without_the_width, IMAGE, ("H", "W"), "", "x.flatten(2).transpose(1, 2)"),
     (channels_last, IMAGE, ("H", "W"), "", "x.permute(0, 2, 3, 1)"),
     (image_of_tokens, "B N 7", ("N",), "", "x.transpose(1, 2)"),
     (layers_into_features, "2 B 16", ("B",), "", "h.transpose(0, 1).reshape(-1, 2 * 16)"),
     (layers_into_features_by_size, "2 B 16", ("B",), "", "h.transpose(0, 1).reshape("),
     (batch_and_heads_the_other_way, X, ("B",), "", ""),
-    (Hidden(), "B T 8", ("B",), "", "h.transpose(0, 1).reshape("),
+    (Hidden(), "B T 8", ("B",), "", "torch.cat((h[0], h[1]), 1)"),
     (Merged(), X, ("T",), "", "y.transpose(1, 2).reshape(b, t, d)"),
     (MergedEinsum(), X, ("T",), "", "y.transpose(1, 2).reshape(b, t, d)"),
-    (TokensOfAConvolution(), "B 3 H W", (), "", "y.permute(0, 2, 3, 1).reshape(b, h * w, c)"),
+    (TokensOfAConvolution(), "B 3 H W", (), "", "y.flatten(2).transpose(1, 2)"),
 ]
 
 
@@ -319,7 +319,22 @@ def rotated_pairs(x):
     return torch.stack((-other, one), -1).flatten(-2)
 
 
+class BlocksThenGrid(nn.Module):
+    """MaxViT: windows of neighbours, and then of tokens that stand far apart."""
+
+    def __init__(self):
+        super().__init__()
+        self.mix = nn.Linear(49, 49)
+
+    def forward(self, x):
+        b, h, c = x.shape
+        y = self.mix(x.transpose(1, 2).reshape(b, c, h // 49, 49)).reshape(b, c, h)
+        return y.view(b, c, 49, h // 49).transpose(2, 3)
+
+
 RIGHT = [
+    (BlocksThenGrid(), "B 147 4"),
+    (BlocksThenGrid(), "B 49*n 4"),
     (heads_merged, HEADS),
     (heads_flattened, HEADS),
     (heads_split, X),
