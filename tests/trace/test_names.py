@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from beartype import beartype
-from jaxtyping import Float, Int, jaxtyped
+from jaxtyping import Bool, Float, Int, jaxtyped
 from torch import Tensor, nn
 
 import shapeflow as sf
@@ -345,3 +345,79 @@ def test_names_of_the_zoo_of_ranks():
         return x + 1, y + 1
 
     assert outputs(sf.trace(forward, "B T d=4", "N 2 3")) == ["B T d", "N 2 3"]
+
+
+# Names that were lost
+
+
+@jaxtyped(typechecker=beartype)
+def square(t: int) -> Bool[Tensor, "{t} {t}"]:
+    return torch.ones(t, t, dtype=torch.bool)
+
+
+@jaxtyped(typechecker=beartype)
+def oblong(t: int) -> Bool[Tensor, "{t} {t}+1"]:
+    return torch.ones(t, t, dtype=torch.bool)
+
+
+def test_braces_in_an_annotation_read_a_symbolic_argument():
+    class Masked(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.d_head = 6
+
+        @jaxtyped(typechecker=beartype)
+        def half(self, x: Float[Tensor, "B T d_head"]) -> Float[Tensor, "B T {self.d_head}//2"]:
+            return x[..., : self.d_head // 2]
+
+        @jaxtyped(typechecker=beartype)
+        def forward(self, x: Float[Tensor, "B T d_head"]) -> Float[Tensor, "B T _"]:
+            return self.half(x) * square(x.shape[1])[0, :, None]
+
+    assert shapes(sf.trace(Masked()), "", "ones") == ["T T"]
+
+
+def test_braces_that_do_not_fit_are_still_refused():
+    with pytest.raises(sf.TraceError, match=r"Expected type: Bool.*t}\+1"):
+        sf.trace(lambda x: x * oblong(x.shape[1])[0], "B T")
+
+
+def test_unflatten_takes_the_names_that_the_code_writes():
+    class Heads(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.n_heads, self.d_head = 5, 6
+
+        def forward(self, x: Float[Tensor, "B T d_q"]) -> Float[Tensor, "B T n_heads d_head"]:
+            return x.unflatten(-1, (self.n_heads, self.d_head)).relu()
+
+    assert shapes(sf.trace(Heads(), "B T d_q=30"), "", "unflatten") == ["B T n_heads d_head"]
+
+
+def test_chunks_of_an_even_axis_are_halves():
+    class Turned(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.d_head = 6
+
+        def forward(self, x: Float[Tensor, "B T d_head"]):
+            a, b = x.chunk(2, dim=-1)
+            return torch.cat([-b, a], dim=-1)
+
+    trace = sf.trace(Turned())
+    assert shapes(trace, "", "chunk") == ["B T d_head//2", "B T d_head//2"]
+    assert outputs(trace) == ["B T d_head"]
+    assert outputs(sf.trace(lambda x: x.chunk(2, -1), "B 7")) == ["B 4", "B 3"]
+
+
+def test_a_free_name_is_not_given_to_an_axis_of_size_one():
+    class Positions(nn.Module):
+        def forward(self, ids: Int[Tensor, "B T"]) -> Int[Tensor, "B T"]:
+            return ids + self.inner(torch.arange(ids.shape[1])[None])
+
+        def inner(self, p: Int[Tensor, "B T"]) -> Int[Tensor, "B T"]:
+            return p + 1
+
+    trace = sf.trace(Positions())
+    assert shapes(trace, "", "getitem") == ["1 T"]
+    assert trace.pinned == {}
