@@ -31,7 +31,7 @@ def find_doubled(scene: Scene) -> Iterator[Problem]:
             continue
         longer, shorter = (scene.axes.of(each) for each in pair)
         assert longer is not None and shorter is not None
-        doubled = _doubled(longer, shorter)
+        doubled = _doubled(longer, shorter, pairs=_was_column(scene, pair[1]))
         if doubled is not None and (where := line_of(node)) not in told:
             told.add(where)
             yield _doubled_problem(scene, node, pair, *doubled)
@@ -49,20 +49,27 @@ def _pair(scene: Scene, node: fx.Node) -> tuple[fx.Node, fx.Node] | None:
     return (one, other) if ranks[0] > ranks[1] else (other, one)
 
 
-def _doubled(longer: Shape, shorter: Shape) -> tuple[Axis, int] | None:
+def _doubled(longer: Shape, shorter: Shape, *, pairs: bool) -> tuple[Axis, int] | None:
     """The axis of the shorter against a size of one that no one asked for, where the longer has that size elsewhere.
 
-    With it the place of the one, from the end. Two axes of the same tensor, as in `left(x) + right(x).squeeze()`,
-    are all pairs of its rows, and meant.
+    With it the place of the one, from the end. Where both stem from one axis, `left(x) + right(x).squeeze(-1)` may mean
+    all `pairs` of its rows.
     """
     for back, axis in enumerate(reversed(shorter), start=1):
         against = longer[-back]
         free = any(symbol.value is None for symbol in axis.size.symbols)
         if axis.factors and free and not against.factors and against.implicit:
             others = [each for each in longer[: len(longer) - len(shorter)] if each.factors]
-            if any(each.size is axis.size and each.factors != axis.factors for each in others):
+            if any(each.size is axis.size and not (pairs and each.factors == axis.factors) for each in others):
                 return axis, -back
     return None
+
+
+def _was_column(scene: Scene, node: fx.Node) -> bool:
+    """Whether a vector was (N, 1) before."""
+    *_, start = _back(node)
+    shape = scene.axes.of(start.args[0]) if name_of(record_of(start)) in ("squeeze", "getitem", "flatten") else None
+    return shape is not None and not shape[-1].factors
 
 
 def _doubled_problem(scene: Scene, node: fx.Node, pair: tuple[fx.Node, fx.Node], axis: Axis, place: int) -> Problem:

@@ -23,6 +23,10 @@ from shapeflow.trace.view import KEEPS_AXES
 RESHAPED = ("unsqueeze", "view", "reshape", "expand", "to", "getitem")
 
 
+SIZES = ((r"\.shape\[0\]", ".shape[1]"), (r"\.size\(0\)", ".size(1)"), (r"\blen\((\w+)\)", r"\1.shape[1]"))
+"""How a line asks for the first size, and how for the second."""
+
+
 def find_tables(scene: Scene) -> Iterator[Problem]:
     for node in scene.operators("getitem", "narrow", "index_select"):
         record, reader = record_of(node.args[0]), _reader(scene, node)
@@ -37,18 +41,24 @@ def find_tables(scene: Scene) -> Iterator[Problem]:
 
 
 def _reader(scene: Scene, node: fx.Node) -> fx.Node | None:
-    """What reads the first axis of a table up to the batch size: a slice of that axis alone, or a count of rows."""
+    """What reads the first axis of a table up to the batch size: a slice of that axis alone, or a count of rows.
+
+    Axes of size one before it do not count.
+    """
     if name_of(record_of(node)) != "getitem":
         counted = _counted(scene, node.args[-1])
         sizes = [each.meta["size"] for each in node.all_input_nodes if "size" in each.meta]
         return node if any(map(scene.is_batch, sizes)) else counted
     index = node.args[1] if isinstance(node.args[1], tuple) else (node.args[1],)
-    if any(part not in (slice(None), Ellipsis, None) for part in index[1:]):
-        return None  # a cache (max_batch, max_len, ...) is read along both
-    end = index[0].stop if isinstance(index[0], slice) else None
+    reading = [at for at, part in enumerate(index) if part not in (slice(None), Ellipsis, None)]
+    before = (scene.axes.of(node.args[0]) or ())[: reading[0]] if len(reading) == 1 else ()
+    if len(reading) != 1 or len(before) != reading[0] or any(axis.factors for axis in before):
+        return None  # a cache (max_batch, max_len, ...) is read along both, a state (layers, max_batch, ...) has layers
+    part = index[reading[0]]
+    end = part.stop if isinstance(part, slice) else None
     if isinstance(end, fx.Node) and "size" in end.meta:
         return node if scene.is_batch(end.meta["size"]) else None
-    return _counted(scene, index[0])
+    return _counted(scene, part)
 
 
 def _counted(scene: Scene, made: Any) -> fx.Node | None:
@@ -57,9 +67,8 @@ def _counted(scene: Scene, made: Any) -> fx.Node | None:
         made = made.args[0]
     if not isinstance(made, fx.Node) or name_of(record_of(made)) != "arange":
         return None
-    return (
-        made if any(scene.is_batch(each.meta["size"]) for each in made.all_input_nodes if "size" in each.meta) else None
-    )
+    sizes = [each.meta["size"] for each in made.all_input_nodes if "size" in each.meta]
+    return made if any(map(scene.is_batch, sizes)) else None
 
 
 def _given_to_all(scene: Scene, node: fx.Node) -> bool:
@@ -73,11 +82,8 @@ def _given_to_all(scene: Scene, node: fx.Node) -> bool:
         for other in tensors_of(user) if name_of(record_of(user)) in KEEPS_AXES else ():
             shape = scene.axes.of(other) or ()
             pairs = list(zip(reversed(own), reversed(shape), strict=False))
-            if (
-                other is not node
-                and any(map(scene.has_batch, shape))
-                and any(s.factors and not o.factors for o, s in pairs)
-            ):
+            longer = other is not node and any(axis.factors and not mine.factors for mine, axis in pairs)
+            if longer and any(map(scene.has_batch, shape)):
                 return True
     return False
 
@@ -99,17 +105,14 @@ def _up_to_the_length(reader: fx.Node, table: str) -> str:
     if not found:
         return f"{table}[: x.shape[1]]"
     text = ast.unparse(found[0])
-    for size, length in (
-        (r"\.shape\[0\]", ".shape[1]"),
-        (r"\.size\(0\)", ".size(1)"),
-        (r"len\((\w+)\)", r"\1.shape[1]"),
-    ):
-        text, changes = re.subn(size, length, text)
-        if changes:
-            return re.sub(r"\[:(?=\w)", "[: ", text)
     inner = found[0].slice if isinstance(found[0], ast.Subscript) else found[0]
     names = [each.id for each in ast.walk(inner) if isinstance(each, ast.Name) and each.id not in ("self", "torch")]
-    return re.sub(rf"\b{names[-1]}\b", "x.shape[1]", text).replace("[:x", "[: x") if names else text
+    by_name = [(rf"\b{names[-1]}\b", "x.shape[1]")] if names else []
+    for size, length in (*SIZES, *by_name):
+        text, changes = re.subn(size, length, text)
+        if changes:
+            break
+    return re.sub(r"(\[|, ):(?=\w)", r"\1: ", text)
 
 
 def _reads(tree: ast.AST, reader: fx.Node, table: str) -> bool:

@@ -70,6 +70,17 @@ class CrossEntropyByHand(nn.Module):
         return -(y * p.log() + (1 - y) * (1 - p).log()).mean()  # here
 
 
+class Factorised(nn.Module):
+    """Matrix factorisation whose biases are embeddings of one feature."""
+
+    def __init__(self):
+        super().__init__()
+        self.user, self.item, self.bias = nn.Embedding(10, 8), nn.Embedding(11, 8), nn.Embedding(10, 1)
+
+    def forward(self, u, i):
+        return (self.user(u) * self.item(i)).sum(1) + self.bias(u)  # here
+
+
 class Critic(nn.Module):
     """Q-learning: what a net says of the next state, (B, 1), in a target of (B,)."""
 
@@ -89,6 +100,7 @@ DOUBLED = [
     (OfALoss(), ("B 8", "B"), "out.squeeze(-1)"),
     (OfAModuleLoss(), ("B 8", "B"), "out.squeeze(-1)"),
     (CrossEntropyByHand(), ("B 8", "B"), "p.squeeze(-1)"),
+    (Factorised(), ("B:int64", "B:int64"), "self.bias(u).squeeze(-1)"),
     (Critic(), ("B 8", "B"), "(0.9 * value).squeeze(-1)"),
 ]
 

@@ -67,6 +67,11 @@ class OfLength(Positions):
         return x + self.flat[:n].view(n, 1, 8)  # here
 
 
+class TurnedRound(Positions):
+    def forward(self, x):
+        return x + self.wide[:, : x.shape[0]].transpose(0, 1)  # here
+
+
 class Counted(Positions):
     def forward(self, x):
         index = torch.arange(x.size(0))
@@ -79,7 +84,19 @@ class Selected(Positions):
         return x + self.pe.index_select(0, index)  # here
 
 
-WRONG = [Tutorial, OfAllAxes, Added, Learned, Narrowed, Embedded, EmbeddedExpanded, OfLength, Counted, Selected]
+WRONG = [
+    Tutorial,
+    OfAllAxes,
+    Added,
+    Learned,
+    Narrowed,
+    Embedded,
+    EmbeddedExpanded,
+    OfLength,
+    Counted,
+    Selected,
+    TurnedRound,
+]
 
 
 @pytest.mark.parametrize("kind", WRONG)
@@ -97,6 +114,7 @@ def test_a_table_read_up_to_the_batch_size(kind):
         (Tutorial, "self.pe[: x.size(1)].transpose(0, 1)"),
         (Added, "self.pe[: x.shape[1]].transpose(0, 1)"),
         (Narrowed, "self.pe.narrow(0, 0, x.shape[1]).transpose(0, 1)"),
+        (TurnedRound, "self.wide[:, : x.shape[1]]"),
         (Embedded, "torch.arange(x.shape[1])"),
     ],
 )
@@ -144,9 +162,11 @@ class StateOfABatch(nn.Module):
         super().__init__()
         self.cell = nn.GRUCell(8, 8)
         self.register_buffer("start", torch.zeros(50, 8))
+        self.register_buffer("layers", torch.zeros(3, 50, 8))
 
     def forward(self, x):
-        return self.cell(x, self.start[: x.shape[0]]) + self.start[: x.shape[0]]
+        first, *_ = self.layers[:, : x.shape[0]] + x
+        return self.cell(x, self.start[: x.shape[0]]) + self.start[: x.shape[0]] + first
 
 
 class Queries(nn.Module):
