@@ -13,6 +13,7 @@ from shapeflow.check.rules import (
     default_dim,
     loss,
     mask,
+    misaligned,
     polarity,
     recut,
     softmax,
@@ -26,7 +27,19 @@ from shapeflow.trace.result import Trace
 
 __all__ = ["RULES", "Rule", "find_silent"]
 
-FILES = (recut, broadcasting, softmax, mask, batch_as_time, whole_batch, loss, polarity, default_dim, unused)
+FILES = (
+    recut,
+    broadcasting,
+    misaligned,
+    softmax,
+    mask,
+    batch_as_time,
+    whole_batch,
+    loss,
+    polarity,
+    default_dim,
+    unused,
+)
 FOUND = tuple(rule for file in FILES for rule in file.RULES)
 RULES: dict[str, Rule] = {rule.id: rule for rule in sorted((*SHOWN, *FOUND), key=lambda rule: rule.id)}
 

@@ -1,8 +1,7 @@
-"""SF302 and SF303: operands that broadcast, but not as anybody meant."""
+"""SF302: a column and a row that broadcast to all pairs, which nobody meant."""
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,14 +11,11 @@ from shapeflow.check.axes import Axis, Shape, name_of, record_of, tensors_of
 from shapeflow.check.problem import Problem
 from shapeflow.check.rules.operand import name_in_line, operand_in_line
 from shapeflow.check.rules.rule import Rule
-from shapeflow.check.rules.scene import Scene, call_in_line, line_of, names_of
+from shapeflow.check.rules.scene import Scene, line_of, names_of
 from shapeflow.trace.view import KEEPS_AXES
 
 SUMS = """add sub mul div truediv pow rsub radd rmul rdiv iadd isub maximum minimum where eq ne lt le gt ge
 lerp mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits""".split()
-SHARED_OUT = "div truediv sub where masked_fill".split()
-"""Operators that take a vector of a matrix off that matrix; a product with one may be one half of two."""
-REDUCTIONS = frozenset("sum mean amax amin max min prod std var norm logsumexp any all nansum".split())
 
 
 def find_doubled(scene: Scene) -> Iterator[Problem]:
@@ -84,64 +80,6 @@ def _row(shape: Shape) -> str:
     return ", ".join(map(str, shape))
 
 
-def find_misaligned(scene: Scene) -> Iterator[Problem]:
-    """`a / a.sum(1)` of a square `a`: the sums of the rows divide the columns."""
-    for node in scene.operators(*SHARED_OUT):
-        pair = _pair(scene, node)
-        reduction = _reduction(scene, pair[1]) if pair is not None else None
-        if pair is None or reduction is None or _start(pair[0]) is not _start(reduction.args[0]):
-            continue
-        beside = [other for user in node.users for other in tensors_of(user) if other is not node]
-        if any(_goes_into(reduction, each) for each in (pair[0], *beside)):
-            continue  # both sides of the matrix get their share: D^-1/2 A D^-1/2
-        matrix, vector = (scene.axes.of(each) for each in pair)
-        assert matrix is not None and vector is not None
-        places = _misaligned(matrix, vector)
-        if places is not None:
-            yield _misaligned_problem(scene, node, reduction, vector, places)
-
-
-def _misaligned(matrix: Shape, vector: Shape) -> tuple[int, int, int] | None:
-    """An axis of the vector, the axis of the matrix that it stems from, and the one that it is aligned with."""
-    for at, axis in enumerate(vector):
-        aligned = len(matrix) - len(vector) + at
-        if axis.factors and matrix[aligned].factors and axis.factors != matrix[aligned].factors:
-            own = next((place for place, each in enumerate(matrix) if each.factors == axis.factors), None)
-            if own is not None:
-                return at, own, aligned
-    return None
-
-
-def _misaligned_problem(
-    scene: Scene, node: fx.Node, reduction: fx.Node, vector: Shape, places: tuple[int, int, int]
-) -> Problem:
-    at, own, aligned = places
-    call, name = call_in_line(reduction, name_of(record_of(reduction))), name_of(record_of(node))
-    text = ast.unparse(call) if call is not None else f"the {name_of(record_of(reduction))}"
-    message = f"{name}: {text} has axis {own} of the matrix, and is aligned with its axis {aligned}, both {vector[at]}"
-    fix = (
-        f"{text[:-1]}, keepdim=True)"
-        if call is not None and (call.args or call.keywords)
-        else "keepdim=True in the reduction"
-    )
-    return scene.problem("SF303", node, message, dims=names_of(vector[at].size), fix=fix)
-
-
-def _reduction(scene: Scene, node: fx.Node) -> fx.Node | None:
-    """The reduction that a vector comes from, one element at a time since then."""
-    for each in _back(node):
-        shape, before = scene.axes.of(each), scene.axes.of(each.args[0]) if each.args else None
-        if shape is not None and before is not None and len(before) > len(shape):
-            return each if name_of(record_of(each)) in REDUCTIONS else None
-    return None
-
-
-def _start(node: object) -> object:
-    """Where a tensor comes from, one element at a time since then."""
-    *_, start = _back(node)
-    return start
-
-
 def _back(node: object) -> Iterator[fx.Node]:
     while isinstance(node, fx.Node):
         yield node
@@ -149,19 +87,6 @@ def _back(node: object) -> Iterator[fx.Node]:
         if record is not None and (record.kind != "operator" or name_of(record) not in KEEPS_AXES):
             return
         node = node.args[0] if node.args else None
-
-
-def _goes_into(source: fx.Node, node: fx.Node) -> bool:
-    seen: set[fx.Node] = set()
-    waiting = [node]
-    while waiting:
-        each = waiting.pop()
-        if each is source:
-            return True
-        if each not in seen:
-            seen.add(each)
-            waiting.extend(tensors_of(each))
-    return False
 
 
 RULES = (
@@ -181,20 +106,5 @@ RULES = (
             return ((pred - y) ** 2).mean()
         """,
         find_doubled,
-    ),
-    Rule(
-        "SF303",
-        "a vector is aligned with the wrong of two equal axes",
-        "error",
-        """
-        Broadcasting aligns from the last axis. The sums over the last axis of a square matrix belong to its rows.
-
-        wrong:
-            return a / a.sum(1)                              # a: N N
-
-        right:
-            return a / a.sum(1, keepdim=True)
-        """,
-        find_misaligned,
     ),
 )
