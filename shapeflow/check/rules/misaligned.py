@@ -100,7 +100,7 @@ def _has_another(scene: Scene, node: fx.Node, matrix: fx.Node, vector: Vector) -
     """Whether both sides of a matrix get their share: another vector of it goes into it, before or right behind."""
     near = [other for each in _back(matrix) for other in tensors_of(each)[1:]]
     near += [other for user in node.users for other in tensors_of(user) if other is not node]
-    others = (_vector(scene, each) for each in near)
+    others = (_vector(scene, each) for each in near if scene.axes.of(each))  # a scalar has no side
     return any(other is not None and other.start is vector.start for other in others)
 
 

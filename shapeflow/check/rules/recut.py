@@ -49,9 +49,8 @@ def _is_cut(node: fx.Node) -> bool:
 
 def _of_one_axis(scene: Scene, recut: Recut) -> bool:
     """One axis cut in two ways, in blocks here and on a grid there; examples of a batch stay apart whatever the cut."""
-    ids = {factor.id for factor in recut.source}
-    held = [axis for axis in scene.axes.of(recut.node.args[0]) or () if ids & {factor.id for factor in axis.factors}]
-    return len(held) == 1 and not scene.has_batch(held[0])
+    batch = any(scene.is_batch(factor.size) for factor in recut.source)
+    return not batch and len(recut.source) > 1 and _is_one_axis(scene, recut)
 
 
 def _problem(scene: Scene, recut: Recut) -> Problem:

@@ -54,6 +54,12 @@ def wrong_new_axis_of_columns(a):
     return a / a.sum(0)[:, None]  # here
 
 
+def softmax_by_hand(x):
+    scores = x @ x.T
+    e = torch.exp(scores - scores.max())
+    return e / e.sum(-1)  # here
+
+
 def largest(a):
     top, _ = a.max(1)
     return a - top  # here
@@ -61,6 +67,7 @@ def largest(a):
 
 MISALIGNED = [
     (largest, "N N"),
+    (softmax_by_hand, "N 8"),
     (by_reciprocals, "N N"),
     (by_powers, "N N"),
     (wrong_new_axis, "B T T"),

@@ -68,6 +68,12 @@ def image_of_tokens(x):
     return x.view(b, c, n)  # here
 
 
+def patches_without_a_permutation(x):
+    b, c, h, w = x.shape
+    x = x.view(b, c, h // 4, 4, w // 4, 4)
+    return x.reshape(b, (h // 4) * (w // 4), c * 16)  # here
+
+
 def layers_into_features(h):
     return h.view(-1, 2 * 16)  # here
 
@@ -138,6 +144,8 @@ WRONG = [
     (tokens_without_the_width, IMAGE, ("H", "W"), "", "x.flatten(2).transpose(1, 2)"),
     (channels_last, IMAGE, ("H", "W"), "", "x.permute(0, 2, 3, 1)"),
     (image_of_tokens, "B N 7", ("N",), "", "x.transpose(1, 2)"),
+    (patches_without_a_permutation, "B 3 32 32", ("3",), "", ""),
+    (patches_without_a_permutation, "B 3 4*h 4*w", ("h",), "", ""),
     (layers_into_features, "2 B 16", ("B",), "", "h.transpose(0, 1).reshape(-1, 2 * 16)"),
     (layers_into_features_by_size, "2 B 16", ("B",), "", "h.transpose(0, 1).reshape("),
     (batch_and_heads_the_other_way, X, ("B",), "", ""),
