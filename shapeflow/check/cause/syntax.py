@@ -57,8 +57,7 @@ class Source:
 
     @property
     def methods(self) -> list[Function]:
-        body = [] if self.definition is None else self.definition.body
-        return [each for each in body if isinstance(each, Function)]
+        return [] if self.definition is None else _methods(self.definition)
 
     def function(self, name: str) -> Function | None:
         """The method of the class, or the function of the file, with this name."""
@@ -69,12 +68,8 @@ class Source:
 
     def assigned(self, name: str) -> Iterator[Spot]:
         """What methods of the class assign to `self.<name>`, or register under this name."""
-        for method in self.methods:
-            if method.args.args:
-                owner = method.args.args[0].arg
-                for node in ast.walk(method):
-                    for expr in _assigned(node, owner, name):
-                        yield Spot(expr, method, self)
+        for expr, method in _assignments(self.definition, name) if self.definition is not None else ():
+            yield Spot(expr, method, self)
 
     def bound(self, name: str, function: Function | None) -> Iterator[Spot]:
         """What a function (None: the file) assigns to a local name."""
@@ -93,6 +88,22 @@ class Source:
         for node in ast.walk(self.tree if function is None else function):
             for expr in _items(node, name):
                 yield Spot(expr, function, self)
+
+
+def _methods(definition: ast.ClassDef) -> list[Function]:
+    return [each for each in definition.body if isinstance(each, Function)]
+
+
+@lru_cache(maxsize=4096)
+def _assignments(definition: ast.ClassDef, name: str) -> tuple[tuple[ast.expr, Function], ...]:
+    """What methods of a class assign to `self.<name>`; a model asks for the same name once a block."""
+    methods = [method for method in _methods(definition) if method.args.args]
+    return tuple(
+        (expr, method)
+        for method in methods
+        for node in ast.walk(method)
+        for expr in _assigned(node, method.args.args[0].arg, name)
+    )
 
 
 def _assigned(node: ast.AST, owner: str, name: str) -> Iterator[ast.expr]:
@@ -176,6 +187,7 @@ def _spells(node: ast.expr, name: str) -> bool:
     return isinstance(node, ast.Name | ast.BinOp | ast.Call)
 
 
+@lru_cache(maxsize=512)
 def _class_at(tree: ast.Module, cls: type, line: int) -> ast.ClassDef | None:
     """The innermost class with this name around the line of one of its methods."""
     found = None
