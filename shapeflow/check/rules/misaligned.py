@@ -25,7 +25,7 @@ class Vector:
     """What a reduction left of a matrix; `path` are the operators since then, an element at a time, last first."""
 
     reduction: fx.Node
-    start: object
+    start: fx.Node
     path: tuple[fx.Node, ...]
 
 
@@ -34,7 +34,7 @@ def find(scene: Scene) -> Iterator[Problem]:
     for node in scene.operators(*SHARED_OUT):
         pair = _pair(scene, node)
         vector = _vector(scene, pair[1]) if pair is not None else None
-        if pair is None or vector is None or _start(pair[0]) is not vector.start:
+        if pair is None or vector is None or not _same(_start(pair[0]), vector.start):
             continue
         if name_of(record_of(node)) == "mul" and not any(map(_is_reciprocal, vector.path)):
             continue  # a product with the root of sums is one half of D^-1/2 A D^-1/2
@@ -69,7 +69,17 @@ def _vector(scene: Scene, node: fx.Node) -> Vector | None:
     return None
 
 
-def _start(node: Any) -> object:
+def _same(one: fx.Node, other: fx.Node) -> bool:
+    """One tensor, or the same part of one: `a[0]` twice."""
+    return one is other or (one.op, one.target, one.args, one.kwargs) == (
+        other.op,
+        other.target,
+        other.args,
+        other.kwargs,
+    )
+
+
+def _start(node: Any) -> fx.Node:
     """Where a tensor comes from, one element at a time since then."""
     *_, start = _back(node)
     return start
@@ -101,7 +111,7 @@ def _has_another(scene: Scene, node: fx.Node, matrix: fx.Node, vector: Vector) -
     near = [other for each in _back(matrix) for other in tensors_of(each)[1:]]
     near += [other for user in node.users for other in tensors_of(user) if other is not node]
     others = (_vector(scene, each) for each in near if scene.axes.of(each))  # a scalar has no side
-    return any(other is not None and other.start is vector.start for other in others)
+    return any(other is not None and _same(other.start, vector.start) for other in others)
 
 
 def _misaligned(matrix: Shape, vector: Shape) -> tuple[Axis, int, int] | None:

@@ -12,6 +12,7 @@ from shapeflow.check.problem import Problem
 from shapeflow.check.regroup import reordered
 from shapeflow.check.rules.rule import Rule
 from shapeflow.check.rules.scene import Scene, call_in_line, names_of, receiver
+from shapeflow.dims.expr import Expr
 
 SHIFTED = frozenset({"cat", "concat", "pad", "constant_pad_nd"})
 """Behind padding, a view to other sizes shifts each row by one: relative positions of Transformer-XL."""
@@ -48,9 +49,12 @@ def _is_cut(node: fx.Node) -> bool:
 
 
 def _of_one_axis(scene: Scene, recut: Recut) -> bool:
-    """One axis cut in two ways, in blocks here and on a grid there; examples of a batch stay apart whatever the cut."""
-    batch = any(scene.is_batch(factor.size) for factor in recut.source)
-    return not batch and len(recut.source) > 1 and _is_one_axis(scene, recut)
+    """One axis cut in two ways, in blocks here and on a grid there; not two axes of an input that were merged."""
+    if any(scene.is_batch(factor.size) for factor in recut.source) or not _is_one_axis(scene, recut):
+        return False
+    names = {symbol.name for factor in recut.source for symbol in factor.size.symbols}
+    whole = any(factor.size is Expr.symbol(name) for factor in recut.source for name in names)
+    return len(recut.source) > 1 and (not whole or any(len(factor.id) > 1 for factor in recut.source))
 
 
 def _problem(scene: Scene, recut: Recut) -> Problem:

@@ -74,6 +74,11 @@ def patches_without_a_permutation(x):
     return x.reshape(b, (h // 4) * (w // 4), c * 16)  # here
 
 
+def merged_axis_the_other_way(x):
+    t = x.shape[1]
+    return x.flatten(1, 2).unflatten(1, (3, t))  # here
+
+
 def layers_into_features(h):
     return h.view(-1, 2 * 16)  # here
 
@@ -146,6 +151,7 @@ WRONG = [
     (image_of_tokens, "B N 7", ("N",), "", "x.transpose(1, 2)"),
     (patches_without_a_permutation, "B 3 32 32", ("3",), "", ""),
     (patches_without_a_permutation, "B 3 4*h 4*w", ("h",), "", ""),
+    (merged_axis_the_other_way, "B T 3 8", ("T",), "", ""),
     (layers_into_features, "2 B 16", ("B",), "", "h.transpose(0, 1).reshape(-1, 2 * 16)"),
     (layers_into_features_by_size, "2 B 16", ("B",), "", "h.transpose(0, 1).reshape("),
     (batch_and_heads_the_other_way, X, ("B",), "", ""),
