@@ -85,7 +85,7 @@ class Axes:
         rule = RULES.get(name)
         found = rule(self, node, dims, output) if rule is not None else None
         if found is None or len(found) != len(dims):
-            return self.fresh(dims, implicit=bool(name))
+            return self.fresh(dims)
         return self._distinct([self._sized(axis, dim) for axis, dim in zip(found, dims, strict=True)])
 
     def _sized(self, axis: Axis, dim: Expr) -> Axis:

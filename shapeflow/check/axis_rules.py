@@ -442,7 +442,12 @@ RULES: dict[str, Rule] = (
         uniform""".split(),
         kept,
     )
-    | {"linear": last_replaced, "embedding": embedded, "scaled_dot_product_attention": attended}
+    | {
+        "linear": last_replaced,
+        "bilinear": last_replaced,
+        "embedding": embedded,
+        "scaled_dot_product_attention": attended,
+    }
     | dict.fromkeys("conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d".split(), convolved)
     | dict.fromkeys(
         """max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d

@@ -45,6 +45,13 @@ RULES: dict[str, Rule] = {rule.id: rule for rule in sorted((*SHOWN, *FOUND), key
 
 
 def find_silent(trace: Trace) -> tuple[Problem, ...]:
-    """What every rule finds in a trace."""
+    """What every rule finds in a trace; the same of one line, in each block of a model, is told once."""
     scene = Scene.of(trace)
-    return tuple(problem for rule in RULES.values() if rule.find is not None for problem in rule.find(scene))
+    problems = [problem for rule in RULES.values() if rule.find is not None for problem in rule.find(scene)]
+    first = {_key(problem): problem for problem in reversed(problems)}
+    return tuple(problem for problem in problems if first[_key(problem)] is problem)
+
+
+def _key(problem: Problem) -> tuple[object, ...]:
+    """Rule and line; two faults of one line differ in how they are mended."""
+    return problem.rule, problem.file, problem.line, problem.fix, "" if problem.line else problem.message

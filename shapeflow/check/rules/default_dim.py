@@ -10,6 +10,7 @@ from torch import fx
 from shapeflow.check.axes import record_of
 from shapeflow.check.cause import written_call
 from shapeflow.check.problem import Problem
+from shapeflow.check.rules.layer import at_its_dim
 from shapeflow.check.rules.marks import dims_of, operator_of
 from shapeflow.check.rules.rule import Rule
 from shapeflow.check.rules.scene import Scene, call_in_line, names_of
@@ -64,7 +65,8 @@ def _problem(scene: Scene, node: fx.Node, dims: tuple[Expr, ...], axis: int) -> 
     name = operator_of(node)
     shape = ", ".join(map(str, dims))
     message = f"{name} without a dim goes over axis {axis} ({dims[axis]}) of ({shape}), not over the last one"
-    return scene.problem("SF314", node, message, dims=names_of(dims[axis]), fix="dim=-1")
+    problem = scene.problem("SF314", node, message, dims=names_of(dims[axis]), fix="dim=-1")
+    return at_its_dim(scene, node, problem)
 
 
 RULES = (

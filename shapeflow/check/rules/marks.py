@@ -281,9 +281,12 @@ def _is_parameter(value: Any) -> bool:
     """Whether a tensor is a parameter, moved or cast perhaps."""
     for _ in range(FARTHEST):
         record = record_of(value)
+        if record is None and isinstance(value, fx.Node) and value.args:  # an item of a tuple: of `chunk`, `unbind`
+            value = value.args[0]
+            continue
         if record is None or record.kind in ("parameter", "buffer", "constant"):
             return True
-        if operator_of(value) not in SAME | MOVED | {"expand", "repeat"} or not value.args:
+        if operator_of(value) not in SAME | MOVED | {"expand", "repeat", "unbind", "chunk", "split"} or not value.args:
             return False
         value = value.args[0]
     return False

@@ -76,11 +76,21 @@ def is_masking(value: object) -> bool:
             continue
         if is_truth(node) and is_random(node):
             return False
-        if is_truth(node) or operator_of(node) in ("tril", "triu"):
+        if is_truth(node) or operator_of(node) in ("tril", "triu") or _is_input_of_whole_numbers(node):
             return True
         if operator_of(node) in STILL_MASKS and node.args:
             waiting.extend(node.args)
     return False
+
+
+def _is_input_of_whole_numbers(node: fx.Node) -> bool:
+    """A mask of ones and zeros, as tokenisers give it: tokens themselves are never added to scores."""
+    value = node.meta.get("val")
+    return node.op == "placeholder" and str(getattr(value, "dtype", "")) in (
+        "torch.int64",
+        "torch.int32",
+        "torch.uint8",
+    )
 
 
 STILL_MASKS = MOVED | frozenset(

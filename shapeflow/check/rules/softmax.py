@@ -9,6 +9,7 @@ from torch import fx
 from shapeflow.check.axes import Axis
 from shapeflow.check.batch import BATCHES
 from shapeflow.check.problem import Problem
+from shapeflow.check.rules.layer import at_its_dim
 from shapeflow.check.rules.marks import (
     SOFTMAX,
     contractions,
@@ -39,7 +40,8 @@ def find_batch(scene: Scene) -> Iterator[Problem]:
         message = (
             f"{name} goes over axis {at} ({axis}), which holds the batch: one example's result depends on the others"
         )
-        yield scene.problem("SF304", node, message, dims=names_of(axis.size), fix=_right_dim(scene, node, at))
+        problem = scene.problem("SF304", node, message, dims=names_of(axis.size), fix=_right_dim(scene, node, at))
+        yield at_its_dim(scene, node, problem)
 
 
 def _pools_a_bag(scene: Scene, node: fx.Node, at: int, shape: tuple[Axis, ...]) -> bool:
@@ -52,11 +54,14 @@ def _pools_a_bag(scene: Scene, node: fx.Node, at: int, shape: tuple[Axis, ...]) 
 def _right_dim(scene: Scene, node: fx.Node, at: int) -> str:
     rank = len(dims_of(node))
     summed = {each.axis for each in contractions(scene, node)} - {None, at}
-    return f"dim={summed.pop() - rank}" if len(summed) == 1 else "dim=-1"  # type: ignore[operator]
+    if len(summed) == 1:
+        return f"dim={summed.pop() - rank}"  # type: ignore[operator]
+    wide = [index for index, dim in enumerate(dims_of(node)) if index != at and dim.value != 1]
+    return f"dim={wide[-1] if wide and wide[-1] != rank - 1 else -1}"
 
 
 def find_single(scene: Scene) -> Iterator[Problem]:
-    """SF305. A layer of one feature, or a product that sums over another axis, shows that the axis was not meant."""
+    """SF305. A layer of one feature, or a product that sums over another axis, shows that this was not meant."""
     for node in scene.operators("softmax", "log_softmax", "gumbel_softmax"):
         at, shape = softmax_axis(node), scene.axes.of(node)
         dims = dims_of(node)
@@ -64,13 +69,20 @@ def find_single(scene: Scene) -> Iterator[Problem]:
             continue
         summed = {each.axis for each in contractions(scene, node)} - {None, at}
         free = [index for index, dim in enumerate(dims) if dim.value is None and not scene.has_batch(shape[index])]
-        if not summed and not (shape[at].implicit and free):
+        if not summed and not shape[at].implicit:
             continue
         right = summed.pop() if len(summed) == 1 else free[-1] if free else None
         value = "0" if operator_of(node) == "log_softmax" else "1"
         message = f"{operator_of(node)} goes over axis {at}, which has size 1: every result is {value}"
         named = names_of(dims[right]) if right is not None else ("1",)
-        yield scene.problem("SF305", node, message, dims=named, fix="" if right is None else f"dim={right}")
+        fix = _of_one_score(node) if right is None else f"dim={right}"
+        yield at_its_dim(scene, node, scene.problem("SF305", node, message, dims=named, fix=fix))
+
+
+def _of_one_score(node: fx.Node) -> str:
+    """A classifier with one score: nothing else is there to choose from."""
+    other = "logsigmoid" if operator_of(node) == "log_softmax" else "sigmoid"
+    return f"{other} of the one score, or a layer of two features"
 
 
 def find_not_contracted(scene: Scene) -> Iterator[Problem]:
@@ -91,7 +103,8 @@ def find_not_contracted(scene: Scene) -> Iterator[Problem]:
         message = f"softmax goes over axis {at} ({one}), the product behind it sums over axis {summed} ({other})"
         details = ("the weights that are summed do not sum to 1",)
         fix = f"dim={summed - len(shape)}"
-        yield scene.problem("SF306", node, message, dims=names_of(one.size, other.size), fix=fix, details=details)
+        dims = names_of(one.size, other.size)
+        yield at_its_dim(scene, node, scene.problem("SF306", node, message, dims=dims, fix=fix, details=details))
 
 
 def _attends(scene: Scene, node: fx.Node, at: int) -> bool:

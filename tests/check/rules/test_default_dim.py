@@ -30,10 +30,10 @@ def all_pairs(x, y):
 class Similar(nn.Module):
     def __init__(self):
         super().__init__()
-        self.similarity = nn.CosineSimilarity()
+        self.similarity = nn.CosineSimilarity()  # here
 
     def forward(self, x, y):
-        return self.similarity(x, y)  # here
+        return self.similarity(x, y)
 
 
 def soft(x, y):
@@ -43,24 +43,24 @@ def soft(x, y):
 class Soft(nn.Module):
     def __init__(self):
         super().__init__()
-        self.softmax = nn.Softmax()
+        self.softmax = nn.Softmax()  # here
 
     def forward(self, x, y):
-        return self.softmax(x @ y.mT) @ y  # here
+        return self.softmax(x @ y.mT) @ y
 
 
 @pytest.mark.parametrize("target", [normalized, of_order_one, similar, all_pairs, Similar()])
 def test_the_second_axis_by_default(target):
     (problem,) = errors(target, "B T 8", "B T 8")
     assert problem.rule == "SF314" and at_the_marked_line(problem)
-    assert problem.dims == (("B",) if target is all_pairs else ("T",)) and problem.fix == "dim=-1"
+    assert problem.dims == (("B",) if target is all_pairs else ("T",)) and "dim=-1" in problem.fix
 
 
 @pytest.mark.parametrize("target", [soft, Soft()])
 def test_the_first_axis_by_default(target):
     (problem,) = errors(target, "B T 8", "B T 8")
     assert problem.rule == "SF314" and at_the_marked_line(problem)
-    assert problem.dims == ("B",) and problem.fix == "dim=-1"
+    assert problem.dims == ("B",) and "dim=-1" in problem.fix
 
 
 def said(x, y):

@@ -137,3 +137,17 @@ def gated(q, c, pad):
 @pytest.mark.parametrize("target", [rows_emptied, masked_before_and_after, normalised_again, dropped_by_hand, gated])
 def test_weights_that_are_left_or_mended(target):
     assert errors(target, Q, C, PAD) == []
+
+
+def test_a_mask_of_ones_and_zeros_is_a_mask():
+    def added_by_number(x, mask):
+        bias = (1.0 - mask[:, :, None].float()) * -10000.0
+        scores = x @ x.mT + bias  # here
+        return scores.softmax(-1) @ x
+
+    def along_the_keys(x, mask):
+        return (x @ x.mT + (1.0 - mask[:, None, :].float()) * -10000.0).softmax(-1) @ x
+
+    (problem,) = errors(added_by_number, "B T 8", "B T:int64")
+    assert problem.rule == "SF307" and at_the_marked_line(problem)
+    assert errors(along_the_keys, "B T 8", "B T:int64") == []

@@ -26,6 +26,11 @@ def of_logits(q, c):
     return F.log_softmax(q.mean(1), dim=0)  # here
 
 
+def over_an_axis_beside_the_score(q):
+    weights = F.softmax(nn.Linear(8, 1)(q), dim=0)  # here
+    return (weights * q).sum(1)
+
+
 def of_unit_length(q, c):
     return F.normalize(q, dim=0) @ c.mT  # here
 
@@ -33,17 +38,22 @@ def of_unit_length(q, c):
 class AsALayer(nn.Module):
     def __init__(self):
         super().__init__()
-        self.choose = nn.Softmax(dim=0)
+        self.choose = nn.Softmax(dim=0)  # here
 
     def forward(self, q, c):
-        return torch.bmm(self.choose(torch.bmm(q, c.mT)), c)  # here
+        return torch.bmm(self.choose(torch.bmm(q, c.mT)), c)
 
 
 @pytest.mark.parametrize("target", [over_rows, as_a_method, of_logits, of_unit_length, AsALayer()])
 def test_softmax_over_the_batch(target):
     (problem,) = errors(target, Q, C)
     assert problem.rule == "SF304" and at_the_marked_line(problem)
-    assert "B" in problem.dims and problem.fix == "dim=-1"
+    assert "B" in problem.dims and "dim=-1" in problem.fix
+
+
+def test_the_axis_that_is_left_is_none_of_size_one():
+    (problem,) = errors(over_an_axis_beside_the_score, Q)
+    assert problem.rule == "SF304" and problem.fix == "dim=1"
 
 
 def test_the_message_names_the_axis():
@@ -109,6 +119,27 @@ class OfOneQuery(nn.Module):
         return torch.bmm(weights, h).squeeze(1)
 
 
+class Classifier(nn.Module):
+    """One score, and nothing to choose from."""
+
+    def __init__(self, last):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(8, 4), nn.Tanh(), nn.Linear(4, 1), last)
+
+    def forward(self, x):
+        return self.net(x)
+
+
+class Choice(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.score = nn.Linear(8, 1)
+        self.choose = nn.Softmax(dim=1)  # here
+
+    def forward(self, x):
+        return self.choose(self.score(x))
+
+
 def unsqueezed_first(h):
     scores = h.sum(-1)
     weights = scores.unsqueeze(1).softmax(1)  # here
@@ -123,6 +154,38 @@ def test_softmax_of_one_number(target, fix):
     assert problem.rule == "SF305" and at_the_marked_line(problem)
     assert problem.dims == ("T",) and problem.fix == fix
     assert "which has size 1: every result is 1" in problem.message
+
+
+@pytest.mark.parametrize(
+    ("last", "word"),
+    [(nn.Softmax(dim=1), "sigmoid"), (nn.Softmax(-1), "sigmoid"), (nn.LogSoftmax(dim=1), "logsigmoid")],
+)
+def test_a_classifier_with_one_score(last, word):
+    (problem,) = errors(Classifier(last), "B 8")
+    assert problem.rule == "SF305" and problem.dims == ("1",)
+    assert problem.fix == f"{word} of the one score, or a layer of two features"
+
+
+def test_a_layer_is_wrong_where_its_dim_is_written():
+    (problem,) = errors(Choice(), "B 8")
+    assert at_the_marked_line(problem)
+    assert problem.details[-1].endswith("return self.choose(self.score(x))")
+
+
+def test_a_layer_that_is_called_twice_is_wrong_in_one_call():
+    choose = nn.Softmax(dim=1)
+
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.score, self.many, self.choose = nn.Linear(8, 1), nn.Linear(8, 3), choose
+
+        def forward(self, x):
+            kinds = self.choose(self.many(x))
+            return kinds, self.choose(self.score(x))  # here
+
+    (problem,) = errors(Twice(), "B 8")
+    assert at_the_marked_line(problem)
 
 
 class OverTime(OfOneScore):
@@ -257,3 +320,25 @@ def both_ways(q, c):
 )
 def test_softmax_that_belongs_where_it_is(target):
     assert errors(target, Q, C) == []
+
+
+class HeadsOfOneLinear(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.qkv = nn.Linear(8, 24)
+
+    def forward(self, x):
+        b, t, d = x.shape
+        q, k, v = self.qkv(x).view(b, t, 3, 2, 4).permute(2, 0, 3, 1, 4)
+        weights = (q @ k.transpose(-2, -1)).softmax(dim=1)  # here
+        return (weights @ v).transpose(1, 2).reshape(b, t, d)
+
+
+def test_softmax_over_the_heads():
+    (problem,) = errors(HeadsOfOneLinear(), "B T 8")
+    assert problem.rule == "SF306" and at_the_marked_line(problem)
+    assert problem.dims == ("2", "T") and problem.fix == "dim=-1"
+
+
+def test_blocks_that_are_built_alike_are_told_once():
+    assert len(errors(nn.Sequential(*[HeadsOfOneLinear() for _ in range(3)]), "B T 8")) == 1
