@@ -36,10 +36,15 @@ class Factor:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Factors, the slowest first; none for an axis of size one, which is `implicit` when nobody asked for it."""
+    """Factors, the slowest first; none for an axis of size one.
+
+    That is `implicit` when nobody asked for it, a layer of one feature; `literal` when the code itself put it there,
+    with `unsqueeze` or `None`, whatever the sizes.
+    """
 
     factors: tuple[Factor, ...]
     implicit: bool = False
+    literal: bool = False
 
     @property
     def size(self) -> Expr:

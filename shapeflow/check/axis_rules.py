@@ -212,7 +212,7 @@ def unsqueezed(axes: Axes, node: fx.Node, dims: Dims, output: int) -> Shape | No
     if shape is None or len(given) != 1:
         return None
     at = given[0] % (len(shape) + 1)
-    return (*shape[:at], Axis(()), *shape[at:])
+    return (*shape[:at], Axis((), literal=True), *shape[at:])
 
 
 def squeezed(axes: Axes, node: fx.Node, dims: Dims, output: int) -> Shape | None:
@@ -322,7 +322,7 @@ def indexed(axes: Axes, node: fx.Node, dims: Dims, output: int) -> Shape | None:
             made.extend(shape[at : at + rest])
             at += rest
         elif part is None:
-            made.append(Axis(()))
+            made.append(Axis((), literal=True))
         else:
             if isinstance(part, slice):
                 made.append(_part(axes, shape[at], dims[len(made)] if len(made) < len(dims) else ONE))

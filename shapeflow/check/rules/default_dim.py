@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from torch import fx
 
 from shapeflow.check.axes import record_of
+from shapeflow.check.batch import TIMES
 from shapeflow.check.cause import written_call
 from shapeflow.check.problem import Problem
 from shapeflow.check.rules.layer import at_its_dim
@@ -26,7 +27,7 @@ def find(scene: Scene) -> Iterator[Problem]:
             yield _problem(scene, node, dims_of(node), 0)
     for node in scene.operators(*POSITION):
         dims = _broadcast(node)
-        if len(dims) == 3 and _is_feature(dims[2]) and not _is_feature(dims[1]) and _says_nothing(scene, node):
+        if len(dims) == 3 and _is_time(dims[1], dims[2]) and _says_nothing(scene, node):
             yield _problem(scene, node, dims, 1)
 
 
@@ -36,6 +37,13 @@ def _broadcast(node: fx.Node) -> tuple[Expr, ...]:
     if not shapes or len({len(shape) for shape in shapes}) != 1:
         return ()
     return tuple(next((dim for dim in axis if dim.value != 1), axis[0]) for axis in zip(*shapes, strict=True))
+
+
+def _is_time(middle: Expr, last: Expr) -> bool:
+    """Whether the features are last: numbers there alone; of two free sizes, by their names."""
+    if _is_feature(last):
+        return not _is_feature(middle)
+    return str(middle) in TIMES and str(last) not in TIMES and not _is_feature(middle)
 
 
 def _is_feature(dim: Expr) -> bool:

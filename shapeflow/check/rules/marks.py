@@ -19,7 +19,7 @@ from shapeflow.dims.expr import Expr
 SOFTMAX = ("softmax", "log_softmax", "softmin", "gumbel_softmax")
 SAME = frozenset(
     """dropout to float half bfloat16 double type_as type contiguous clone detach nan_to_num masked_fill
-    alpha_dropout""".split()
+    alpha_dropout tril triu""".split()
 )
 """Operators behind which weights are still weights, each in its place."""
 SCALED = frozenset("mul div truediv rmul imul idiv".split())

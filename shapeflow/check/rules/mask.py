@@ -131,6 +131,8 @@ def _late_masks(node: fx.Node, back: int) -> Iterator[fx.Node]:
         if len(dims_of(weights)) != rank or operator_of(weights) in MOVED:
             return
         for user in weights.users:
+            if operator_of(user) in ("tril", "triu") and not _normalised_again(user):
+                yield user
             mask = _late_mask(user, weights)
             if mask is not None and is_masking(mask) and not _is_constant(mask, back) and not _normalised_again(user):
                 yield user

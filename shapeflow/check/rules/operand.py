@@ -30,11 +30,23 @@ SIGNS: dict[str, type[ast.AST]] = {
 def operand_in_line(node: fx.Node, index: int) -> str:
     """The operand of this number, in brackets where it is an operation; `""` where the line does not tell."""
     name = name_of(record_of(node))
+    called = _call_of_layer(node, node.all_input_nodes[index])
+    if called:
+        return called
     found = [operands for each in ast.walk(parsed_line(node)) if (operands := _operands(each, name)) is not None]
     if len(found) != 1 or index >= len(found[0]) or isinstance(found[0][index], ast.Starred):
         return ""
     text = ast.unparse(found[0][index])
     return f"({text})" if isinstance(found[0][index], ast.BinOp | ast.UnaryOp | ast.Compare) else text
+
+
+def _call_of_layer(reader: fx.Node, operand: fx.Node) -> str:
+    """`self.net(x)`, where the line of the reader calls the layer that made the operand."""
+    record = record_of(operand)
+    layers = [scope.path.rpartition(".")[2] for scope in record.scopes] if record is not None else []
+    calls = [each for each in ast.walk(parsed_line(reader)) if isinstance(each, ast.Call)]
+    found = [each for each in calls if isinstance(each.func, ast.Attribute) and each.func.attr in layers]
+    return ast.unparse(found[0]) if len(found) == 1 else ""
 
 
 def name_in_line(node: fx.Node) -> str:

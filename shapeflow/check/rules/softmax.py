@@ -69,7 +69,7 @@ def find_single(scene: Scene) -> Iterator[Problem]:
             continue
         summed = {each.axis for each in contractions(scene, node)} - {None, at}
         free = [index for index, dim in enumerate(dims) if dim.value is None and not scene.has_batch(shape[index])]
-        if not summed and not shape[at].implicit:
+        if not summed and not (shape[at].implicit or shape[at].literal):
             continue
         right = summed.pop() if len(summed) == 1 else free[-1] if free else None
         value = "0" if operator_of(node) == "log_softmax" else "1"

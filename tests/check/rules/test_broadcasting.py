@@ -240,3 +240,17 @@ MEANT = [
 @pytest.mark.parametrize(("target", "specs"), MEANT, ids=[name(each[0]) for each in MEANT])
 def test_a_broadcast_that_is_meant_is_no_finding(target, specs):
     assert errors(target, *specs) == []
+
+
+def test_the_fix_names_the_call_of_the_layer():
+    class Value(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.value = nn.Linear(8, 1)
+
+        def forward(self, x, reward, done):
+            target = reward + 0.9 * (1 - done) * self.value(x)
+            return target.mean()
+
+    (problem,) = errors(Value(), "B 8", "B", "B")
+    assert problem.rule == "SF302" and problem.fix == "self.value(x).squeeze(-1)"

@@ -82,3 +82,12 @@ def of_maps(x, y):
 @pytest.mark.parametrize("target", [said, of_channels, of_matrices, of_maps])
 def test_an_axis_that_is_said_or_right(target):
     assert errors(target, "B T 8", "B T 8") == []
+
+
+def test_of_two_free_sizes_their_names_tell():
+    def unit(x):
+        return F.normalize(x)  # here
+
+    (problem,) = errors(unit, "B T D")
+    assert problem.rule == "SF314" and at_the_marked_line(problem)
+    assert errors(unit, "B C L") == errors(unit, "B C H") == errors(unit, "B 8 T") == []

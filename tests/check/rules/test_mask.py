@@ -151,3 +151,17 @@ def test_a_mask_of_ones_and_zeros_is_a_mask():
     (problem,) = errors(added_by_number, "B T 8", "B T:int64")
     assert problem.rule == "SF307" and at_the_marked_line(problem)
     assert errors(along_the_keys, "B T 8", "B T:int64") == []
+
+
+def test_a_triangle_of_weights():
+    def cut_after(x):
+        weights = torch.softmax(x @ x.mT, -1)
+        weights = torch.tril(weights)  # here
+        return weights @ x
+
+    def of_scores(x):
+        return torch.tril(x @ x.mT) @ x
+
+    (problem,) = errors(cut_after, "B T 8")
+    assert problem.rule == "SF313" and at_the_marked_line(problem)
+    assert errors(of_scores, "B T 8") == []

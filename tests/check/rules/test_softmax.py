@@ -342,3 +342,14 @@ def test_softmax_over_the_heads():
 
 def test_blocks_that_are_built_alike_are_told_once():
     assert len(errors(nn.Sequential(*[HeadsOfOneLinear() for _ in range(3)]), "B T 8")) == 1
+
+
+def test_a_score_with_an_axis_that_was_only_needed_for_the_product():
+    def pooled(q, memory):
+        scores = memory @ q.unsqueeze(-1)
+        weights = scores.softmax(dim=-1)  # here
+        return (weights * memory).sum(1)
+
+    (problem,) = errors(pooled, "B 8", "B N 8")
+    assert problem.rule == "SF305" and at_the_marked_line(problem)
+    assert problem.dims == ("N",) and problem.fix == "dim=1"
