@@ -27,7 +27,8 @@ def find_doubled(scene: Scene) -> Iterator[Problem]:
             continue
         longer, shorter = (scene.axes.of(each) for each in pair)
         assert longer is not None and shorter is not None
-        doubled = _doubled(longer, shorter, pairs=_was_column(scene, pair[1]))
+        loss = name_of(record_of(node)).endswith("_loss")
+        doubled = _doubled(longer, shorter, pairs=not loss and _was_column(scene, pair[1]), loss=loss)
         if doubled is not None and (where := line_of(node)) not in told:
             told.add(where)
             yield _doubled_problem(scene, node, pair, *doubled)
@@ -45,16 +46,16 @@ def _pair(scene: Scene, node: fx.Node) -> tuple[fx.Node, fx.Node] | None:
     return (one, other) if ranks[0] > ranks[1] else (other, one)
 
 
-def _doubled(longer: Shape, shorter: Shape, *, pairs: bool) -> tuple[Axis, int] | None:
+def _doubled(longer: Shape, shorter: Shape, *, pairs: bool, loss: bool) -> tuple[Axis, int] | None:
     """The axis of the shorter against a size of one that no one asked for, where the longer has that size elsewhere.
 
     With it the place of the one, from the end. Where both stem from one axis, `left(x) + right(x).squeeze(-1)` may mean
-    all `pairs` of its rows.
+    all `pairs` of its rows. No `loss` compares each with every other, whoever made the size of one.
     """
     for back, axis in enumerate(reversed(shorter), start=1):
         against = longer[-back]
         free = any(symbol.value is None for symbol in axis.size.symbols)
-        if axis.factors and free and not against.factors and against.implicit:
+        if axis.factors and free and not against.factors and (against.implicit or loss):
             others = [each for each in longer[: len(longer) - len(shorter)] if each.factors]
             if any(each.size is axis.size and not (pairs and each.factors == axis.factors) for each in others):
                 return axis, -back

@@ -254,3 +254,18 @@ def test_the_fix_names_the_call_of_the_layer():
 
     (problem,) = errors(Value(), "B 8", "B", "B")
     assert problem.rule == "SF302" and problem.fix == "self.value(x).squeeze(-1)"
+
+
+@pytest.mark.filterwarnings("ignore:Using a target size")  # torch says so, and goes on
+def test_no_loss_is_of_each_with_every_other():
+    def declared(pred, y):
+        return F.mse_loss(pred, y)  # here
+
+    def kept(x, y):
+        return F.l1_loss(x.mean(1, keepdim=True), y)  # here
+
+    for function, spec in [(declared, "B 1"), (kept, "B T")]:
+        (problem,) = errors(function, spec, "B")
+        assert problem.rule == "SF302" and at_the_marked_line(problem)
+    assert errors(lambda pred, y: F.mse_loss(pred, y[:, None]), "B 1", "B") == []
+    assert errors(lambda a, b: (a - b).abs(), "N 1", "N") == []
