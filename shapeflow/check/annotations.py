@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import groupby
 
 from torch import nn
@@ -20,6 +20,7 @@ from shapeflow.dims.expr import Expr
 from shapeflow.dims.relation import Relation
 from shapeflow.trace.attempt import Attempt
 from shapeflow.trace.boundaries import RESULT, Declared
+from shapeflow.trace.result import shape_text
 from shapeflow.trace.source import location
 
 
@@ -133,8 +134,7 @@ class _Call:
             witness=self.sizes,
             details=(f"its shape is {_shape(each.dims)}",),
         )
-        where = location(each.place)
-        return problem if where is None else replace(problem, file=where.file, line=where.line, code=where.code)
+        return problem.at(location(each.place))
 
 
 def _attribute(instance: nn.Module | None, name: str) -> int | None:
@@ -148,7 +148,7 @@ def _names(*sizes: Expr) -> tuple[str, ...]:
 
 
 def _shape(dims: Iterable[Expr]) -> str:
-    return " ".join(f"({dim})" if " " in str(dim) else str(dim) for dim in dims) or "a scalar"
+    return shape_text(dims) or "a scalar"
 
 
 def _value(size: Expr) -> str:

@@ -18,25 +18,15 @@ from typing import Any
 
 from torch import fx
 
-from shapeflow.check.axis import (
-    Axis,
-    Factor,
-    Recut,
-    Shape,
-    name_of,
-    numbers_of,
-    operator_of,
-    product,
-    record_of,
-    tensors_of,
-)
+from shapeflow.check.axis import Axis, Factor, Recut, Shape
 from shapeflow.check.axis_rules import RULES
+from shapeflow.check.nodes import operator_of, record_of
 from shapeflow.dims.env import DimEnv
 from shapeflow.dims.expr import Expr
 from shapeflow.dims.relation import Relation
 from shapeflow.trace.result import Trace
 
-__all__ = ["Axes", "Axis", "Factor", "Recut", "Shape", "name_of", "numbers_of", "product", "record_of", "tensors_of"]
+__all__ = ["Axes", "Axis", "Factor", "Recut", "Shape"]
 
 
 @dataclass(slots=True)

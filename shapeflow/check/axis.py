@@ -1,4 +1,4 @@
-"""What an axis is made of: factors, each with an origin of its own; and how the graph's nodes are read.
+"""What an axis is made of: factors, each with an origin of its own.
 
 >>> Axis((Factor((0,), B), Factor((1,), T)))          # the first axis of `x.flatten(0, 1)`
 """
@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 
 from torch import fx
 
-from shapeflow.dims.expr import Expr
-from shapeflow.trace.traced import Record
+from shapeflow.dims.expr import Expr, product
 
 Id: TypeAlias = "tuple[Any, ...]"
+Dims: TypeAlias = Sequence[Expr]
 ONE = Expr.const(1)
 
 
@@ -72,13 +72,6 @@ class Recut:
     places: tuple[int, ...]
 
 
-def product(sizes: Iterable[Expr]) -> Expr:
-    total = ONE
-    for size in sizes:
-        total = total * size
-    return total
-
-
 def shared(one: Iterable[Factor], other: Iterable[Factor]) -> bool:
     """Whether two rows of factors have one in common, or one of them a part of the other's."""
     ids = [factor.id for factor in other]
@@ -108,47 +101,7 @@ def whole(factors: Sequence[Factor]) -> tuple[Factor, ...]:
     return tuple(made)
 
 
-# Nodes
-
-
-def record_of(node: Any) -> Record | None:
-    record = node.meta.get("shapeflow") if isinstance(node, fx.Node) else None
-    return record if isinstance(record, Record) else None
-
-
-def name_of(record: Record | None) -> str:
-    """The operator's name, in place or not."""
-    return "" if record is None else record.operator.rstrip("_") if record.operator != "_" else "_"
-
-
-def operator_of(node: Any) -> str:
-    """The name of a node's operator, `""` for what is none."""
-    record = record_of(node)
-    return name_of(record) if record is not None and record.kind == "operator" else ""
-
-
-def tensors_of(node: fx.Node) -> list[fx.Node]:
-    """The nodes that a node reads."""
-    return [each for each in node.all_input_nodes if "size" not in each.meta]
-
-
-def argument(node: fx.Node, index: int, name: str, default: Any = None) -> Any:
-    """An argument by its name or place."""
-    return node.kwargs.get(name, node.args[index] if len(node.args) > index else default)
-
-
-def numbers_of(args: Any, kwargs: Any) -> list[int]:
-    """The whole numbers among the arguments, those in lists too."""
-    found: list[int] = []
-    for value in [*args, *kwargs.values()]:
-        if isinstance(value, tuple | list):
-            found.extend(numbers_of(value, {}))
-        elif isinstance(value, int) and not isinstance(value, bool):
-            found.append(value)
-    return found
-
-
-def dims_of(value: Any, rank: int) -> set[int] | None:
+def axes_named(value: Any, rank: int) -> set[int] | None:
     """The axes that `dim=...` names, counted from the first; None where it names none."""
     given = value if isinstance(value, tuple | list) else [value]
     if not given or not all(isinstance(each, int) and -rank <= each < rank for each in given):

@@ -6,25 +6,14 @@ not have the size that it should, it is new too: a rule need not ask whether a s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from torch import fx
 
-from shapeflow.check.axis import (
-    ONE,
-    Axis,
-    Factor,
-    Recut,
-    Shape,
-    argument,
-    dims_of,
-    numbers_of,
-    operator_of,
-    split,
-    tensors_of,
-    whole,
-)
+from shapeflow.check.axis import ONE, Axis, Dims, Factor, Recut, Shape, axes_named, split, whole
+from shapeflow.check.axis_products import attended, contracted_by_name, multiplied, paired
+from shapeflow.check.nodes import argument, numbers_of, operator_of, tensors_of
 from shapeflow.check.regroup import groups, nested, reordered
 from shapeflow.dims.expr import Expr
 from shapeflow.trace.view import KEEPS_AXES
@@ -32,7 +21,6 @@ from shapeflow.trace.view import KEEPS_AXES
 if TYPE_CHECKING:
     from shapeflow.check.axes import Axes
 
-Dims: TypeAlias = Sequence[Expr]
 Rule: TypeAlias = "Callable[[Axes, fx.Node, Dims, int], Shape | None]"
 
 
@@ -47,16 +35,7 @@ def elementwise(axes: Axes, node: fx.Node, dims: Dims, output: int) -> Shape | N
     operands = [(shape, each.op == "get_attr") for each in tensors_of(node) if (shape := axes.of(each)) is not None]
     if not operands:
         return None
-    return tuple(_paired(operands, back, axes, dims) for back in range(len(dims), 0, -1))
-
-
-def _paired(operands: list[tuple[Shape, bool]], back: int, axes: Axes, dims: Dims) -> Axis:
-    there = [
-        (not shape[-back].factors, held or shape[-back].constant, shape[-back])
-        for shape, held in operands
-        if len(shape) >= back
-    ]
-    return min(there, key=lambda each: each[:2])[2] if there else axes.axis(dims[-back])
+    return tuple(paired(operands, back, axes, dims) for back in range(len(dims), 0, -1))
 
 
 def last_replaced(axes: Axes, node: fx.Node, dims: Dims, output: int) -> Shape | None:
@@ -78,83 +57,6 @@ def convolved(axes: Axes, node: fx.Node, dims: Dims, output: int) -> Shape | Non
     if shape is None or len(shape) != len(dims) or len(shape) < 3:
         return None
     return (shape[0], axes.axis(dims[1], implicit=True), *shape[2:])
-
-
-def multiplied(axes: Axes, node: fx.Node, dims: Dims, output: int) -> Shape | None:
-    pair = factors_of_product(axes, node)
-    if pair is None:
-        return None
-    left, right = pair
-    rows, columns = (left[-2:-1] if len(left) > 1 else ()), (right[-1:] if len(right) > 1 else ())
-    batch = [shape[:-2] for shape in pair if len(shape) > 2]
-    many = max(map(len, batch), default=0)
-    outer = [_paired([(shape, False) for shape in batch], back, axes, dims) for back in range(many, 0, -1)]
-    return (*outer, *rows, *columns)
-
-
-def factors_of_product(axes: Axes, node: fx.Node) -> tuple[Shape, Shape] | None:
-    """The axes of the two factors of a product, the left one first."""
-    first, second = product_operands(node)
-    left, right = axes.of(first), axes.of(second)
-    return None if not left or not right else (left, right)
-
-
-def product_operands(node: fx.Node) -> tuple[Any, Any]:
-    """The left and the right factor of a matrix product."""
-    name = operator_of(node)
-    start = 1 if name in ("addmm", "baddbmm", "addbmm") else 0
-    names = ("batch1", "batch2") if name == "baddbmm" else ("mat1", "mat2") if name == "addmm" else ("input", "other")
-    first, second = argument(node, start, names[0]), argument(node, start + 1, names[1], argument(node, 1, "mat2"))
-    return (second, first) if name == "rmatmul" else (first, second)
-
-
-def attended(axes: Axes, node: fx.Node, dims: Dims, output: int) -> Shape | None:
-    query, value = axes.of(argument(node, 0, "query")), axes.of(argument(node, 2, "value"))
-    return None if not query or not value else (*query[:-1], value[-1])
-
-
-def contracted_by_name(axes: Axes, node: fx.Node, dims: Dims, output: int) -> Shape | None:
-    letters = equation(axes, node)
-    if letters is None:
-        return None
-    operands, result = letters
-    made: list[Axis] = []
-    for letter in result:
-        there = [shape[row.index(letter)] for row, shape in operands if letter in row]
-        made.append(next((axis for axis in there if axis.factors), there[0]) if there else Axis(()))
-    return tuple(made)
-
-
-def equation(axes: Axes, node: fx.Node) -> tuple[list[tuple[list[str], Shape]], list[str]] | None:
-    """The letters of an einsum's operands with their axes, and of its result; an ellipsis has a letter an axis."""
-    text = node.args[0] if node.args else None
-    if not isinstance(text, str):
-        return None
-    given: Any = node.args[1] if len(node.args) == 2 and isinstance(node.args[1], tuple | list) else node.args[1:]
-    shapes = [axes.of(each) for each in given]
-    left, arrow, right = text.replace(" ", "").partition("->")
-    rows = left.split(",")
-    if len(rows) != len(shapes) or not all(shapes):
-        return None
-    operands = [(_letters(row, len(shape)), shape) for row, shape in zip(rows, shapes, strict=True) if shape]
-    if any(len(row) != len(shape) for row, shape in operands):
-        return None
-    names = [letter for row, _ in operands for letter in row]
-    longest = max((sum(letter.startswith(".") for letter in row) for row, _ in operands), default=0)
-    outer = [f".{back}" for back in range(longest, 0, -1)]
-    if not arrow:
-        return operands, [
-            *outer,
-            *sorted(each for each in set(names) if not each.startswith(".") and names.count(each) == 1),
-        ]
-    head, dots, tail = right.partition("...")
-    return operands, [*head, *(outer if dots else []), *tail]
-
-
-def _letters(row: str, rank: int) -> list[str]:
-    head, dots, tail = row.partition("...")
-    many = rank - len(head) - len(tail) if dots else 0
-    return [*head, *(f".{back}" for back in range(many, 0, -1)), *tail]
 
 
 def recurrent(axes: Axes, node: fx.Node, dims: Dims, output: int) -> Shape | None:
@@ -260,7 +162,7 @@ def _copied(axes: Axes, axis: Axis, dim: Expr, *, inner: bool = False) -> Axis:
 def interleaved(axes: Axes, node: fx.Node, dims: Dims, output: int) -> Shape | None:
     """`repeat_interleave`: each element several times, the copies are the faster factor."""
     shape = axes.of(node.args[0])
-    at = dims_of(argument(node, 2, "dim"), len(shape)) if shape is not None else None
+    at = axes_named(argument(node, 2, "dim"), len(shape)) if shape is not None else None
     if shape is None or at is None or len(shape) != len(dims):
         return None
     return tuple(
@@ -274,7 +176,7 @@ def reduced(axes: Axes, node: fx.Node, dims: Dims, output: int) -> Shape | None:
         return None
     if len(shape) == len(dims):
         return tuple(a if axes.equal(a.size, d) else Axis(()) for a, d in zip(shape, dims, strict=True))
-    dropped = dims_of(
+    dropped = axes_named(
         argument(node, 2 if operator_of(node) in ("norm", "renorm") else 1, "dim", node.kwargs.get("axis")), len(shape)
     )
     return None if dropped is None else tuple(axis for at, axis in enumerate(shape) if at not in dropped)
@@ -289,7 +191,7 @@ def joined(axes: Axes, node: fx.Node, dims: Dims, output: int) -> Shape | None:
     shapes = [axes.of(part) for part in parts] if isinstance(parts, tuple | list) else []
     if not shapes or not all(shape is not None and len(shape) == len(dims) for shape in shapes):
         return None
-    at = dims_of(argument(node, 1, "dim", 0), len(dims))
+    at = axes_named(argument(node, 1, "dim", 0), len(dims))
     along = {0} if at is None else at
     rows = [[shape[index] for shape in shapes if shape is not None] for index in range(len(dims))]
     return tuple(axes.axis(dims[i]) if i in along else _best(row) for i, row in enumerate(rows))
@@ -355,7 +257,7 @@ def narrowed(axes: Axes, node: fx.Node, dims: Dims, output: int) -> Shape | None
 
 def selected(axes: Axes, node: fx.Node, dims: Dims, output: int) -> Shape | None:
     shape = axes.of(node.args[0])
-    dropped = dims_of(argument(node, 1, "dim", 0), len(shape)) if shape is not None else None
+    dropped = axes_named(argument(node, 1, "dim", 0), len(shape)) if shape is not None else None
     return None if shape is None or dropped is None else tuple(a for at, a in enumerate(shape) if at not in dropped)
 
 

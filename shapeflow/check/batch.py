@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from shapeflow.dims.atoms import Symbol
 from shapeflow.dims.expr import Expr
+from shapeflow.trace.attempt import Attempt
 
 BATCHES = ("B", "b", "batch", "bs", "bsz", "batch_size", "n_batch", "BATCH")
 TIMES = frozenset("T t S s L l seq seq_len time len length steps tokens src_len tgt_len n_tokens frames".split())
@@ -28,6 +29,11 @@ def batch_of(inputs: Iterable[Sequence[Expr]]) -> str | None:
         return None
     name = _free_name(first[0])
     return None if name is None or name in TIMES else name
+
+
+def batch_in(attempt: Attempt) -> str | None:
+    """The batch of a run, by the shapes of its inputs."""
+    return batch_of([record.outputs[0].shape.dims for _, record in attempt.inputs])
 
 
 def _free_name(dim: Expr) -> str | None:

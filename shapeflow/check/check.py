@@ -19,7 +19,6 @@ from shapeflow.check.explore import MOST_RUNS, Exploration, Explorer, deadline, 
 from shapeflow.check.problem import Problem, Report
 from shapeflow.check.rules import find_silent
 from shapeflow.check.sizes import Sizes
-from shapeflow.trace.attempt import Attempt
 from shapeflow.trace.result import Condition, Trace
 from shapeflow.trace.source import location
 from shapeflow.trace.tracer import Search, prepared
@@ -48,7 +47,7 @@ def check(
     found = Explorer(search, bound, tick).explore()
     ranges = declared_ranges(bound)
 
-    attempt = _general(found)
+    attempt = found.general
     problems = crash_problems(found, search)
     if attempt is not None:
         problems += annotation_problems(attempt, _sizes_of(found))
@@ -87,11 +86,6 @@ def _stopped(found: Exploration, limit: float | None) -> Problem:
     else:
         message = f"stopped after {limit:g} s, with what {found.runs} runs had shown until then"
     return Problem("SF403", "warning", message, fix="give some of the sizes numbers, or a longer limit")
-
-
-def _general(found: Exploration) -> Attempt | None:
-    """The general run, or as far as it came."""
-    return found.base or (None if found.always is None else found.always.attempt)
 
 
 def _sizes_of(found: Exploration) -> Sizes:

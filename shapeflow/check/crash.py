@@ -6,15 +6,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 
 from shapeflow.check.annotations import annotation_problems
-from shapeflow.check.batch import batch_of
+from shapeflow.check.batch import batch_in
 from shapeflow.check.cause import Cause, call_in, call_of, cause, prove
 from shapeflow.check.explore import Crash, Exploration, Need, RankChange
 from shapeflow.check.problem import Level, Problem
-from shapeflow.check.sizes import Sizes
+from shapeflow.check.sizes import Sizes, sizes_text
 from shapeflow.check.values import Reach
 from shapeflow.dims.relation import Relation
 from shapeflow.torch_private import NO_FAKE_KERNEL
@@ -35,6 +35,7 @@ class Crashes:
     found: Exploration
     search: Search
     batch: str | None
+    _counted: dict[tuple[tuple[str, int], ...], int] = field(default_factory=dict)
 
     def problems(self) -> list[Problem]:
         always = self.found.always
@@ -49,9 +50,9 @@ class Crashes:
         if not _is_about_shapes(crash.attempt):
             lines = tuple(str(error).strip().splitlines())
             message = f"could not be run: {type(error).__name__}: {lines[0] if lines else 'no message'}"
-            return _at(_where(crash.attempt), Problem("SF402", "note", message, details=lines[1:]))
+            return Problem("SF402", "note", message, details=lines[1:]).at(_where(crash.attempt))
         told = self._told(crash)
-        sizes = f"at every size tried, such as {_sizes(crash.sizes)}" if crash.sizes else "at the sizes given"
+        sizes = f"at every size tried, such as {sizes_text(crash.sizes)}" if crash.sizes else "at the sizes given"
         problem = self._problem("SF101", "error", told, crash.attempt, (f"it crashes {sizes}",))
         return replace(problem, witness=crash.sizes)
 
@@ -63,7 +64,7 @@ class Crashes:
         for failure in failures[1:]:
             told = self._repaired(cause(call_of(failure, attempt.subject)), crash.sizes)
             where, module = location(failure.place), failure.scopes[-1].path if failure.scopes else ""
-            details = (f"found behind the first error, at {_sizes(crash.sizes)}",) if crash.sizes else ()
+            details = (f"found behind the first error, at {sizes_text(crash.sizes)}",) if crash.sizes else ()
             yield replace(_problem("SF101", "error", told, where, module, details), witness=crash.sizes)
 
     # Sizes at which it does not run
@@ -129,7 +130,7 @@ class Crashes:
             where = location(guard.where[0])  # type: ignore[index]  # the tracer's place and operator
             sizes = ", ".join(map(str, sorted(tried)))
             message = f"a loop runs over {name}: checked for {name} = {sizes} alone"
-            yield _at(where, Problem("SF106", "note", message, dims=(name,), witness={name: min(tried)}))
+            yield Problem("SF106", "note", message, dims=(name,), witness={name: min(tried)}).at(where)
         looped = {id(guard) for guard, _ in self.found.loops.values()}
         lines: dict[Location | None, list[Relation]] = {}
         for guard in self.found.branches:
@@ -141,7 +142,7 @@ class Crashes:
             names = tuple(dict.fromkeys(name for relation in relations for name in _names(relation)))
             asked = ", ".join(dict.fromkeys(map(str, relations)))
             message = f"the code goes two ways, by {asked}: both run"
-            yield _at(line, Problem("SF105", "note", message, dims=names))
+            yield Problem("SF105", "note", message, dims=names).at(line)
 
     # Why
 
@@ -156,9 +157,16 @@ class Crashes:
         """With the first repair after which there are fewer faults than before."""
         if not told.candidates:
             return told
-        before = self._faults(sizes)
+        before = self._faults_before(sizes)
         repair = prove(told.candidates, lambda: self._faults(sizes) < before)
         return told if repair is None else told.proved(repair)
+
+    def _faults_before(self, sizes: Sizes) -> int:
+        """The faults of the model as it is, counted once for all the repairs of a crash."""
+        key = tuple(sizes.items())
+        if key not in self._counted:
+            self._counted[key] = self._faults(sizes)
+        return self._counted[key]
 
     def _faults(self, sizes: Sizes) -> int:
         attempt, failures = self.search.beyond(sizes)
@@ -178,17 +186,13 @@ def _problem(
         details.append(f"raised at {where}")
     details.extend(line for line in told.details if line not in details)
     problem = Problem(rule, level, told.message, module=module, dims=told.dims, fix=told.fix, details=tuple(details))
-    return _at(told.location or where, problem)
+    return problem.at(told.location or where)
 
 
 def crash_problems(found: Exploration, search: Search) -> list[Problem]:
     """The problems of an exploration; `search` is the one that it was made with."""
-    return Crashes(found, search, _batch(found)).problems()
-
-
-def _batch(found: Exploration) -> str | None:
-    attempt = found.base or (found.always.attempt if found.always is not None else None)
-    return None if attempt is None else batch_of([record.outputs[0].shape.dims for _, record in attempt.inputs])
+    general = found.general
+    return Crashes(found, search, None if general is None else batch_in(general)).problems()
 
 
 def _merged(problems: list[Problem], needs: list[Need]) -> Problem:
@@ -198,7 +202,9 @@ def _merged(problems: list[Problem], needs: list[Need]) -> Problem:
     dims = tuple(dict.fromkeys(name for problem in problems for name in problem.dims))
     declared = [problem.fix for problem in problems if problem.fix.startswith("declare ")]
     fix = f"declare {conditions} with the input" if len(declared) == len(problems) else first.fix
-    said = f"it needs {conditions}, which the input's spec does not say: it crashes at {_sizes(first.witness or {})}"
+    said = (
+        f"it needs {conditions}, which the input's spec does not say: it crashes at {sizes_text(first.witness or {})}"
+    )
     return replace(first, dims=dims, fix=fix, details=(said, *first.details))
 
 
@@ -208,14 +214,14 @@ def _reach_problem(need: Need, reach: Reach) -> Problem:
     name = f"{record.scopes[-1].kind} '{module}'" if record.scopes else record.operator
     message = f"{name} has {reach.rows} rows, and its indices reach {reach.highest}"
     fix = f"a table of more rows, and {need.relation} declared with the input"
-    return _at(location(record.place), Problem("SF104", "note", message, module=module, fix=fix))
+    return Problem("SF104", "note", message, module=module, fix=fix).at(location(record.place))
 
 
 def _change_problem(change: RankChange) -> Problem:
     expected = " ".join(map(str, change.expected)) or "scalar"
     got = " ".join(map(str, change.found)) or "scalar"
     small = tuple(name for name, size in change.sizes.items() if size == 1)
-    message = f"the result is {expected} in general, but {got} at {_sizes(change.sizes)}"
+    message = f"the result is {expected} in general, but {got} at {sizes_text(change.sizes)}"
     fix = "name the axis: squeeze(dim), flatten(1)"
     return Problem("SF107", "error", message, dims=small, witness=change.sizes, fix=fix)
 
@@ -268,12 +274,3 @@ def _highest(relation: Relation) -> int | None:
 
 def _names(relation: Relation) -> tuple[str, ...]:
     return tuple(sorted(symbol.name for symbol in relation.difference.symbols if symbol.value is None))
-
-
-def _sizes(sizes: Iterable[str] | Sizes) -> str:
-    assert isinstance(sizes, dict)
-    return ", ".join(f"{name} = {size}" for name, size in sizes.items())
-
-
-def _at(where: Location | None, problem: Problem) -> Problem:
-    return problem if where is None else replace(problem, file=where.file, line=where.line, code=where.code)

@@ -44,7 +44,7 @@ def _narrowed(relation: Relation, bounds: dict[str, Range]) -> dict[str, Range] 
     if relation.operator == ">=" and rises(-difference):
         high = least_that_holds(-difference - 1, symbol) - 1
         return {symbol.name: Range(now.low, high if now.high is None else min(now.high, high))}
-    fixed = fixed_size(relation)
+    fixed = _fixed_size(relation)
     return None if fixed is None else {symbol.name: Range(fixed, fixed)}
 
 
@@ -53,7 +53,7 @@ def _sole(relation: Relation) -> Symbol | None:
     return free[0] if len(free) == 1 else None
 
 
-def fixed_size(relation: Relation) -> int | None:
+def _fixed_size(relation: Relation) -> int | None:
     """The 24 of `T == 24`."""
     symbol = _sole(relation)
     difference = relation.difference

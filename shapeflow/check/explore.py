@@ -1,7 +1,7 @@
 """Runs at sizes that flip what was asked of them: which sizes a model takes, and where it crashes.
 
 >>> found = Explorer(Search(subject, bound, {}, None), bound).explore()
->>> [str(need.relation) for need in found.needs], [crash.sizes for crash in found.crashes]
+>>> [str(need.relation) for need in found.needs], [need.crash.sizes for need in found.needs]
 (['T <= 512'], [{'B': 3, 'T': 513}])
 
 Concolic: each run follows one path of the code for all sizes that answer its questions alike. A question is flipped
@@ -44,11 +44,10 @@ class OutOfTime(BaseException):
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """A run that raised: the sizes, the run with names on its shapes, and the condition that these sizes break."""
+    """A run that raised: the sizes, and the run with names on its shapes."""
 
     sizes: Sizes
     attempt: Attempt
-    need: Relation | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +79,8 @@ class RankChange:
     """An output whose shape at these sizes is not what the general run promises."""
 
     sizes: Sizes
-    path: str
     expected: tuple[Expr, ...]
     found: tuple[int, ...]
-    attempt: Attempt
 
 
 @dataclass(slots=True)
@@ -105,10 +102,9 @@ class Exploration:
     finished: bool = True
 
     @property
-    def crashes(self) -> list[Crash]:
-        """Every run that raised."""
-        first = [] if self.always is None else [self.always]
-        return first + [need.crash for need in self.needs] + self.strays
+    def general(self) -> Attempt | None:
+        """The run that stands for all sizes: the one that got through, else the first, as far as it came."""
+        return self.base or (None if self.always is None else self.always.attempt)
 
 
 class Explorer:
@@ -160,13 +156,13 @@ class Explorer:
         self.found.runs += 1
         return self.search.at(sizes, pinned=pinned)
 
-    def _crash(self, sizes: Sizes, need: Relation | None) -> tuple[Crash | None, Attempt]:
+    def _crash(self, sizes: Sizes) -> tuple[Crash | None, Attempt]:
         """The crash at these sizes, if plain numbers crash too; and the run with names."""
         attempt = self._run(sizes)
         if attempt.error is None:
             return None, attempt
         real = self._run(sizes, pinned=True)
-        return (Crash(sizes, attempt, need), attempt) if real.error is not None else (None, real)
+        return (Crash(sizes, attempt), attempt) if real.error is not None else (None, real)
 
     def _note_reaches(self, attempt: Attempt, sizes: Sizes) -> None:
         """Tables that indices made of sizes leave at some sizes: no fake tensor crashes there, a real one does."""
@@ -177,8 +173,7 @@ class Explorer:
             if broken is sizes:  # the general run itself reads beyond the table: go on inside of it
                 self.found.base_sizes = violation(reach.need.negated, sizes, self.ranges) or sizes
             if broken is not None:
-                crash = Crash(broken, attempt, reach.need)
-                self.found.needs.append(Need(reach.need, crash, reach=reach))
+                self.found.needs.append(Need(reach.need, Crash(broken, attempt), reach=reach))
 
     # Questions
 
@@ -208,7 +203,7 @@ class Explorer:
         broken = violation(guard.relation, sizes, self.ranges, keep, fixed=self.found.loops)
         if broken is None or any(holds(relation, broken) is False for relation in known):
             return None
-        crash, attempt = self._crash(broken, guard.relation)
+        crash, attempt = self._crash(broken)
         if crash is not None:
             self.found.needs.append(Need(guard.relation, crash, guard=guard))
             return None
@@ -235,8 +230,7 @@ class Explorer:
         """Every name at its least size, alone and together: the general run took it as at least 2."""
         base = self.found.base_sizes
         for name in base:
-            low = self._low(name)
-            self._least(name, {**base, name: low})
+            self._least(name)
         together = {name: self.found.lows.get(name, base[name]) for name in base}
         if len(base) > 1 and self._allowed(together) and not self._compare(together):
             self._join(together)
@@ -254,12 +248,10 @@ class Explorer:
             volume, least = volume * Expr.symbol(name), least * sizes[name]
         self.found.joint.append(Relation(">=", volume - least - 1))
 
-    def _low(self, name: str) -> int:
-        return self.ranges[name].low
-
-    def _least(self, name: str, sizes: Sizes) -> None:
+    def _least(self, name: str) -> None:
         """The least size of a name that runs through; between one that crashes and one that runs it is halved."""
-        low, base = self._low(name), self.found.base_sizes[name]
+        sizes, low = self.found.base_sizes, self.ranges[name].low
+        base = sizes[name]
         floor = next((size for size in range(low, base) if self._allowed({**sizes, name: size})), base)
         if floor == base or self._compare({**sizes, name: floor}):
             self.found.lows[name] = floor
@@ -302,7 +294,7 @@ class Explorer:
                 continue
             values = tuple(dim.value for dim in found)
             if len(values) != len(expected):
-                yield RankChange(sizes, path, expected, values, attempt)  # type: ignore[arg-type]  # checked above
+                yield RankChange(sizes, expected, values)  # type: ignore[arg-type]  # checked above
 
     def _sample(self) -> None:
         """Long sizes and random ones that the domain holds for."""

@@ -8,10 +8,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
-from shapeflow.trace.result import Condition, Domain
+from shapeflow.trace.result import Condition, Domain, Location
 
 Level: TypeAlias = Literal["error", "warning", "note"]
 
@@ -36,6 +36,10 @@ class Problem:
     witness: Mapping[str, int] | None = None
     fix: str = ""
     details: tuple[str, ...] = ()
+
+    def at(self, where: Location | None) -> Problem:
+        """The same problem at a line of the user's code; unchanged where there is none."""
+        return self if where is None else replace(self, file=where.file, line=where.line, code=where.code)
 
 
 @dataclass(frozen=True, slots=True)

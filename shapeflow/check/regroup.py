@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from shapeflow.check.axis import ONE, Axis, Factor, product, split
-from shapeflow.dims.expr import Expr
+from shapeflow.check.axis import ONE, Axis, Factor, split
+from shapeflow.dims.expr import Expr, product
 
 if TYPE_CHECKING:
     from shapeflow.check.axes import Axes

@@ -35,6 +35,11 @@ Sizes = dict[str, int]
 Ranges = Mapping[str, Range]
 
 
+def sizes_text(sizes: Mapping[str, int]) -> str:
+    """`B = 3, T = 513`."""
+    return ", ".join(f"{name} = {size}" for name, size in sizes.items())
+
+
 def holds(relation: Relation, sizes: Mapping[str, int]) -> bool | None:
     """Whether the relation holds at these sizes; None when it speaks of others, or divides by nothing."""
     symbols = relation.difference.symbols

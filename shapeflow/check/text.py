@@ -23,6 +23,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from shapeflow.check.problem import Problem, Report
+from shapeflow.check.sizes import sizes_text
 from shapeflow.check.unique import place_of, unique
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ def _where(problem: Problem) -> str:
 
 def _remarks(problem: Problem) -> Iterator[Line]:
     if problem.witness:
-        yield [("witness: ", "dim"), (", ".join(f"{name} = {size}" for name, size in problem.witness.items()), "")]
+        yield [("witness: ", "dim"), (sizes_text(problem.witness), "")]
     if problem.fix:
         yield [("fix: ", "dim"), (problem.fix, "green")]
     for line in problem.details:

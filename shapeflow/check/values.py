@@ -12,11 +12,13 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, TypeAlias
 
 import torch
 from torch import fx
 
+from shapeflow.check.nodes import dims_of, operator_of, record_of
 from shapeflow.dims.expr import Expr, maximum, minimum
 from shapeflow.dims.relation import Relation
 from shapeflow.torch_private import without_modes
@@ -28,7 +30,7 @@ Interval: TypeAlias = "tuple[Expr, Expr]"
 SAME_VALUES = frozenset(
     """unsqueeze squeeze expand expand_as view reshape flatten repeat repeat_interleave contiguous clone detach to long
     int type_as transpose permute t flip roll getitem select narrow index_select chunk split unbind broadcast_to
-    movedim tile cpu view_as __get__ getattr""".split()
+    movedim tile cpu view_as T mT data""".split()
 )
 TRUTHS = frozenset("eq ne lt le gt ge logical_and logical_or logical_not isfinite isnan isinf".split())
 
@@ -71,8 +73,8 @@ class Values:
     # Readers
 
     def _tables(self, node: fx.Node) -> Iterator[Reach]:
-        record = node.meta.get("shapeflow")
-        if not isinstance(record, Record) or record.kind != "operator":
+        record = record_of(node)
+        if record is None or record.kind != "operator":
             return
         for indices, rows in _lookups(node, record):
             interval = self.known.get(indices)
@@ -128,7 +130,7 @@ class Values:
 
     def difference(self, node: fx.Node) -> Interval | None:
         one, other = self._of(node.args[0]), self._of(node.args[1])
-        if _name(node) in ("rsub", "__rsub__"):
+        if _name(node) == "rsub":
             one, other = other, one
         return None if one is None or other is None else (one[0] - other[1], one[1] - other[0])
 
@@ -177,7 +179,7 @@ class Values:
         if not found or any(part is None for part in found):
             return None
         kept = [part for part in found if part is not None]
-        return minimum_of([low for low, _ in kept]), maximum_of([high for _, high in kept])
+        return reduce(minimum, [low for low, _ in kept]), reduce(maximum, [high for _, high in kept])
 
     def truth(self, node: fx.Node) -> Interval | None:
         """0 and 1, where an input may make all of them true: `ids != pad`, but not behind padding that we know of."""
@@ -196,11 +198,9 @@ class Values:
         """A running sum over an axis of n ends at n times the most that one element is."""
         one = self._of(node.args[0])
         axis = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")
-        sizes = _sizes(node)
-        if one is None or sizes is None or not isinstance(axis, int):
+        if one is None or not isinstance(axis, int) or not self._natural(one):
             return None
-        length = sizes[axis]
-        return (one[0], one[1] * length) if self._natural(one) else None
+        return one[0], one[1] * dims_of(node)[axis]
 
     def negated(self, node: fx.Node) -> Interval | None:
         one = self._of(node.args[0])
@@ -217,24 +217,10 @@ def _is_input(value: Any) -> bool:
     return isinstance(value, fx.Node) and value.op == "placeholder"
 
 
-def minimum_of(values: list[Expr]) -> Expr:
-    least = values[0]
-    for value in values[1:]:
-        least = minimum(least, value)
-    return least
-
-
-def maximum_of(values: list[Expr]) -> Expr:
-    most = values[0]
-    for value in values[1:]:
-        most = maximum(most, value)
-    return most
-
-
 RULES: dict[str, Callable[[Values, fx.Node], Interval | None]] = (
     {"arange": Values.positions, "cumsum": Values.running_sum, "neg": Values.negated, "abs": Values.absolute}
-    | dict.fromkeys(("add", "radd", "iadd", "add_"), Values.sum)
-    | dict.fromkeys(("sub", "rsub", "isub", "sub_"), Values.difference)
+    | dict.fromkeys(("add", "radd", "iadd"), Values.sum)
+    | dict.fromkeys(("sub", "rsub", "isub"), Values.difference)
     | dict.fromkeys(("mul", "rmul", "imul"), Values.product)
     | dict.fromkeys(("floordiv", "floor_divide", "div", "divide"), Values.quotient)
     | dict.fromkeys(("remainder", "mod", "fmod"), Values.rest)
@@ -246,14 +232,8 @@ RULES: dict[str, Callable[[Values, fx.Node], Interval | None]] = (
 
 
 def _name(node: fx.Node) -> str:
-    target = node.target
-    name = target if isinstance(target, str) else getattr(target, "__name__", "")
-    return name.strip("_") if name.startswith("__") else name
-
-
-def _sizes(node: fx.Node) -> tuple[Expr, ...] | None:
-    record = node.meta.get("shapeflow")
-    return record.outputs[0].shape.dims if isinstance(record, Record) and record.outputs else None
+    """The operator's name; an element of a tuple has no record of its own."""
+    return operator_of(node) or ("getitem" if node.target is operator.getitem else "")
 
 
 def _lookups(node: fx.Node, record: Record) -> Iterator[tuple[fx.Node, Expr]]:
@@ -274,9 +254,9 @@ def _lookups(node: fx.Node, record: Record) -> Iterator[tuple[fx.Node, Expr]]:
 
 
 def _pair(indices: Any, table: Any, axis: int) -> Iterator[tuple[fx.Node, Expr]]:
-    record = table.meta.get("shapeflow") if isinstance(table, fx.Node) else None
+    record, dims = record_of(table), dims_of(table)
     value = indices.meta.get("val") if isinstance(indices, fx.Node) else None
-    if not isinstance(record, Record) or not isinstance(value, torch.Tensor) or value.dtype is torch.bool:
+    if record is None or not isinstance(value, torch.Tensor) or value.dtype is torch.bool:
         return
-    if record.outputs and axis < len(record.outputs[0].shape.dims) and len(record.outputs) == 1:
-        yield indices, record.outputs[0].shape.dims[axis]
+    if axis < len(dims) and len(record.outputs) == 1:
+        yield indices, dims[axis]

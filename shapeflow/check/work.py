@@ -269,7 +269,7 @@ def _serve_job(connection: Any, job: Job) -> None:
             connection.send(("checked", bench.one()))
         except ShapeflowError as error:
             connection.send(("failed", str(error)))
-        except Exception as error:
+        except Exception as error:  # whatever: the process goes on with the next job
             connection.send(("checked", Checked(_failed(job.target, error, time.monotonic()))))
     else:
         connection.send(("begin", ""))

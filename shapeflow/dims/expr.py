@@ -10,7 +10,7 @@ Division rounds down as Python's does. Every symbol stands for an integer of at 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from shapeflow.dims import extremes, interval, printing, substitution
@@ -223,6 +223,14 @@ def maximum(a: Expr | int, b: Expr | int) -> Expr:
 def minimum(a: Expr | int, b: Expr | int) -> Expr:
     """The lesser one: `min(x, x - 2)` is x - 2."""
     return extremes.minimum(_expr(a), _expr(b))
+
+
+def product(factors: Iterable[Expr]) -> Expr:
+    """All of them multiplied; 1 for none."""
+    total = Expr.const(1)
+    for factor in factors:
+        total = total * factor
+    return total
 
 
 def _expr(value: Expr | int) -> Expr:

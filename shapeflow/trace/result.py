@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
     from shapeflow.trace.view import View
 
 
+def shape_text(dims: Iterable[Expr]) -> str:
+    """The sizes in a row, longer expressions in brackets: `B (H - 1)//2 d_model` has one axis in the middle."""
+    return " ".join(f"({text})" if " " in text else text for text in map(str, dims))
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
     """The sizes of one tensor, one expression an axis, and its dtype (`float32`, `int64`, ...)."""
@@ -29,7 +35,7 @@ class Shape:
     dtype: str
 
     def __str__(self) -> str:
-        return " ".join(f"({text})" if " " in text else text for text in map(str, self.dims))
+        return shape_text(self.dims)
 
     def at(self, **sizes: int) -> tuple[int, ...]:
         """The sizes as numbers; names that have a value of their own may be left out."""

@@ -7,7 +7,8 @@ from torch import nn
 
 import shapeflow as sf
 from shapeflow.check.axes import Axes
-from shapeflow.check.axis import Factor, operator_of
+from shapeflow.check.axis import Factor
+from shapeflow.check.nodes import operator_of
 from shapeflow.check.regroup import groups, nested, reordered
 from shapeflow.dims.expr import Expr
 

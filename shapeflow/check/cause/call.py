@@ -18,6 +18,7 @@ from shapeflow.check.cause.expression import Expression
 from shapeflow.check.cause.parameters import PARAMETERS
 from shapeflow.dims.expr import Expr
 from shapeflow.trace.result import Location
+from shapeflow.trace.result import shape_text as plain_shape
 
 Dims = tuple[Expr, ...]
 
@@ -133,22 +134,14 @@ def valued(size: Expr | int) -> str:
     return str(expr) if known is None else f"{expr}={known}"
 
 
-def product(dims: Any) -> Expr:
-    """The number of elements of these axes."""
-    total = Expr.const(1)
-    for dim in dims:
-        total = total * dim
-    return total
-
-
 def factors_text(dims: Any, joint: str = "*") -> str:
     """`10*7*7`, the axes in their order."""
     return joint.join(f"({dim})" if " " in str(dim) else str(dim) for dim in dims)
 
 
 def shape_text(dims: Any) -> str:
-    """`B 10 7 7`."""
-    return " ".join(f"({dim})" if " " in str(dim) else str(dim) for dim in dims) or "scalar"
+    """`B 10 7 7`, or `scalar`."""
+    return plain_shape(dims) or "scalar"
 
 
 def names_in(*sizes: Expr | int) -> tuple[str, ...]:
@@ -158,6 +151,16 @@ def names_in(*sizes: Expr | int) -> tuple[str, ...]:
         symbols = sorted(_expr(size).symbols, key=str)
         found.update(dict.fromkeys([symbol.name for symbol in symbols] or [str(size)]))
     return tuple(found)
+
+
+def submodule(root: nn.Module | None, path: str) -> nn.Module | None:
+    """The module at a path; None where it was made in forward, or is kept in a plain list."""
+    if root is None:
+        return None
+    try:
+        return root.get_submodule(path)
+    except AttributeError:
+        return None
 
 
 def _expr(value: Expr | int) -> Expr:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from shapeflow.check.cause.call import Call
+from shapeflow.check.cause.call import Call, submodule
 from shapeflow.check.cause.constructor import constructor_line, written_call
 from shapeflow.check.cause.result import Repair
 from shapeflow.check.cause.written import constructor
@@ -76,13 +76,8 @@ def layer_of(call: Call, *kinds: type[nn.Module]) -> Layer | None:
 
 def layer_at(root: nn.Module | None, path: str, *kinds: type[nn.Module]) -> Layer | None:
     """The layer at this path, where it is of one of these classes."""
-    if root is None:
-        return None
-    try:
-        module = root.get_submodule(path)
-    except AttributeError:  # not registered
-        return None
-    return Layer(root, path, module) if isinstance(module, kinds) else None
+    module = submodule(root, path)
+    return Layer(root, path, module) if root is not None and isinstance(module, kinds) else None
 
 
 def _spelt(module: nn.Module, changes: dict[str, str]) -> str:

@@ -10,13 +10,13 @@ from dataclasses import replace
 
 from torch import nn
 
-from shapeflow.check.cause.call import Call, Operand, factors_text, names_in, number, product, same, valued
+from shapeflow.check.cause.call import Call, Operand, factors_text, names_in, number, same, valued
 from shapeflow.check.cause.chain import chain, joined_from, merged_from
 from shapeflow.check.cause.layer import Layer, layer_at, layer_of
 from shapeflow.check.cause.result import Cause
 from shapeflow.check.cause.suspects import widths_behind
 from shapeflow.check.cause.swapping import move_last, other_axis, rewritten
-from shapeflow.dims.expr import Expr
+from shapeflow.dims.expr import Expr, product
 
 
 def linear(call: Call) -> Cause | None:

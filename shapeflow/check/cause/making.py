@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import nn
 
-from shapeflow.check.cause.call import Call, Dims
+from shapeflow.check.cause.call import Call, Dims, submodule
 from shapeflow.check.cause.expression import expression_of, frames, user_frame
 from shapeflow.check.cause.modular import operator_of
 from shapeflow.check.cause.parameters import ALIASES, by_name
@@ -37,7 +37,7 @@ def call_of(failure: Failure, subject: Subject) -> Call:
         failure.args,
         failure.kwargs,
         failure.error,
-        module=_submodule(subject.root, path),
+        module=submodule(subject.root, path),
         path=path,
         root=subject.root,
         location=location(failure.place),
@@ -148,15 +148,6 @@ def _path_of(root: nn.Module | None, module: nn.Module) -> str:
     if root is None:
         return ""
     return next((path for path, each in root.named_modules() if each is module), "")
-
-
-def _submodule(root: nn.Module | None, path: str) -> nn.Module | None:
-    if root is None:
-        return None
-    try:
-        return root.get_submodule(path)
-    except AttributeError:  # made in forward, or kept in a plain list
-        return None
 
 
 def _promised(function: Any) -> Dims | None:

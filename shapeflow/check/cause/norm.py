@@ -9,12 +9,12 @@ from __future__ import annotations
 from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 
-from shapeflow.check.cause.call import Call, Operand, factors_text, names_in, number, product, same, valued
+from shapeflow.check.cause.call import Call, Operand, factors_text, names_in, number, same, valued
 from shapeflow.check.cause.layer import layer_of
 from shapeflow.check.cause.result import Cause
 from shapeflow.check.cause.suspects import widths_behind
 from shapeflow.check.cause.swapping import move_last, move_second, other_axis, rewritten
-from shapeflow.dims.expr import Expr
+from shapeflow.dims.expr import Expr, product
 
 
 def channel_norm(call: Call) -> Cause | None:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from shapeflow.check.cause.call import submodule
 from shapeflow.check.cause.result import Repair
 from shapeflow.check.cause.written import constructor
 
@@ -40,7 +41,7 @@ def prove(repairs: Iterable[Repair], run: Callable[[], bool]) -> Repair | None:
 @contextmanager
 def applied(repair: Repair) -> Iterator[bool]:
     """The model with the repaired layer in place of the old one; False where it cannot be built."""
-    pairs = [(path, _submodule(repair.root, path)) for path in (repair.path, *repair.also)]
+    pairs = [(path, submodule(repair.root, path)) for path in (repair.path, *repair.also)]
     built = [(old, _rebuilt(old, dict(repair.changes))) for path, old in pairs if path and old is not None]
     if len(built) < len(pairs) or any(new is None for _, new in built):
         yield False
@@ -94,10 +95,3 @@ def _arguments(module: nn.Module) -> dict[str, Any] | None:
             found[name] = value
     weight = next(module.parameters(), None)
     return found if weight is None else {**found, "dtype": weight.dtype}
-
-
-def _submodule(root: nn.Module, path: str) -> nn.Module | None:
-    try:
-        return root.get_submodule(path)
-    except AttributeError:
-        return None

@@ -9,13 +9,13 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from shapeflow.check.cause.call import Call, Operand, factors_text, names_in, number, product, same
+from shapeflow.check.cause.call import Call, Operand, factors_text, names_in, number, same
 from shapeflow.check.cause.norm import nearest_divisor
 from shapeflow.check.cause.result import Cause
 from shapeflow.check.cause.suspects import widths_behind
 from shapeflow.check.cause.swapping import applied
 from shapeflow.check.cause.syntax import Source
-from shapeflow.dims.expr import Expr
+from shapeflow.dims.expr import Expr, product
 
 Wanted = list[tuple[Any, str]]
 """Sizes, each with the text it is written as."""
@@ -190,7 +190,7 @@ def _wrong_width(call: Call, given: Operand, left: Expr, asked: Wanted, open_axi
 
 def _plain(call: Call, given: Operand, have: tuple[Expr, ...], wanted: Wanted) -> Cause:
     sizes = [size for size, _ in wanted]
-    closed = product(size for size in sizes if not (isinstance(size, int) and size == -1))
+    closed = product(Expr.const(1) * size for size in sizes if not (isinstance(size, int) and size == -1))
     asked = " ".join(str(size) for size in sizes)
     count = f"{product(have)} numbers"
     if any(isinstance(size, int) and size == -1 for size in sizes):

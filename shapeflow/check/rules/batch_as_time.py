@@ -9,15 +9,17 @@ from typing import Any
 
 from torch import fx, nn
 
-from shapeflow.check.axis import Shape, record_of
+from shapeflow.check.axis import Shape
 from shapeflow.check.batch import BATCHES
 from shapeflow.check.cause import constructor_line, written_call
+from shapeflow.check.cause.call import names_in
 from shapeflow.check.cause.syntax import Source, Spot
 from shapeflow.check.cause.written import Written, is_class
+from shapeflow.check.nodes import record_of
 from shapeflow.check.problem import Problem
 from shapeflow.check.rules.marks import is_truth
 from shapeflow.check.rules.rule import Rule
-from shapeflow.check.rules.scene import Scene, at, line_of, names_of
+from shapeflow.check.rules.scene import Scene, line_of
 from shapeflow.trace.result import Location, Scope
 from shapeflow.trace.source import short_path
 
@@ -103,8 +105,8 @@ def _problem(scene: Scene, node: fx.Node, path: str, layer: nn.Module, shape: Sh
     fix = _fix(root, path, layer, shape, time)
     where, used = _constructor(root, path, layer), line_of(node)
     details = (f"called at {used}",) if used is not None and where is not None else ()
-    dims = names_of(shape[time].size)
-    return at(where or used, Problem("SF308", "error", message, module=path, dims=dims, fix=fix, details=details))
+    dims = names_in(shape[time].size)
+    return Problem("SF308", "error", message, module=path, dims=dims, fix=fix, details=details).at(where or used)
 
 
 def _constructor(root: nn.Module, path: str, layer: nn.Module) -> Location | None:

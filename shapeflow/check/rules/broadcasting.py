@@ -7,11 +7,13 @@ from typing import Any
 
 from torch import fx
 
-from shapeflow.check.axes import Axis, Shape, name_of, record_of, tensors_of
+from shapeflow.check.axes import Axis, Shape
+from shapeflow.check.cause.call import names_in
+from shapeflow.check.nodes import name_of, record_of, tensors_of
 from shapeflow.check.problem import Problem
 from shapeflow.check.rules.operand import name_in_line, operand_in_line
 from shapeflow.check.rules.rule import Rule
-from shapeflow.check.rules.scene import Scene, line_of, names_of
+from shapeflow.check.rules.scene import Scene, line_of
 from shapeflow.trace.view import KEEPS_AXES
 
 SUMS = """add sub mul div truediv pow rsub radd rmul rdiv iadd isub maximum minimum where eq ne lt le gt ge
@@ -74,7 +76,7 @@ def _doubled_problem(scene: Scene, node: fx.Node, pair: tuple[fx.Node, fx.Node],
     shapes = " and ".join(f"({_row(scene.axes.of(each) or ())})" for each in (longer, shorter))
     message = f"{name_of(record_of(node))}: {shapes} broadcast to two axes of {axis}: each is paired with every other"
     written = operand_in_line(node, node.all_input_nodes.index(longer)) or name_in_line(longer)
-    return scene.problem("SF302", node, message, dims=names_of(axis.size), fix=f"{written}.squeeze({place})")
+    return scene.problem("SF302", node, message, dims=names_in(axis.size), fix=f"{written}.squeeze({place})")
 
 
 def _row(shape: Shape) -> str:

@@ -13,7 +13,7 @@ import torch
 from torch import fx
 from torch.fx.node import map_arg
 
-from shapeflow.check.axes import record_of
+from shapeflow.check.nodes import record_of
 from shapeflow.check.rules.scene import Scene
 from shapeflow.torch_private import FakeTensor, without_modes
 

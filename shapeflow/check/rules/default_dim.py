@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 from torch import fx
 
-from shapeflow.check.axes import record_of
 from shapeflow.check.batch import TIMES
 from shapeflow.check.cause import written_call
+from shapeflow.check.cause.call import names_in
+from shapeflow.check.nodes import dims_of, operator_of, record_of
 from shapeflow.check.problem import Problem
 from shapeflow.check.rules.layer import at_its_dim
-from shapeflow.check.rules.marks import dims_of, operator_of
 from shapeflow.check.rules.rule import Rule
-from shapeflow.check.rules.scene import Scene, call_in_line, names_of
+from shapeflow.check.rules.scene import Scene, call_in_line
 from shapeflow.dims.expr import Expr
 
 POSITION = {"normalize": 2, "cosine_similarity": 2}
@@ -73,7 +73,7 @@ def _problem(scene: Scene, node: fx.Node, dims: tuple[Expr, ...], axis: int) -> 
     name = operator_of(node)
     shape = ", ".join(map(str, dims))
     message = f"{name} without a dim goes over axis {axis} ({dims[axis]}) of ({shape}), not over the last one"
-    problem = scene.problem("SF314", node, message, dims=names_of(dims[axis]), fix="dim=-1")
+    problem = scene.problem("SF314", node, message, dims=names_in(dims[axis]), fix="dim=-1")
     return at_its_dim(scene, node, problem)
 
 

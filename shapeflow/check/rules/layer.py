@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from torch import fx
 
-from shapeflow.check.axis import record_of
 from shapeflow.check.cause import constructor_line, written_call
+from shapeflow.check.nodes import record_of
 from shapeflow.check.problem import Problem
-from shapeflow.check.rules.scene import Scene, at, line_of
+from shapeflow.check.rules.scene import Scene, line_of
 
 HOLD_DIM = ("Softmax", "LogSoftmax", "Softmin", "CosineSimilarity")
 
@@ -25,7 +25,7 @@ def at_its_dim(scene: Scene, node: fx.Node, problem: Problem) -> Problem:
     fix = call.changed(dim=value) if name == "dim" and call is not None else problem.fix
     used = line_of(node)
     details = () if used is None else (f"called at {used}",)
-    return at(where, replace(problem, fix=fix, details=(*problem.details, *details)))
+    return replace(problem, fix=fix, details=(*problem.details, *details)).at(where)
 
 
 def _path(scene: Scene, node: fx.Node) -> str | None:

@@ -8,12 +8,13 @@ from typing import Any
 
 from torch import fx
 
-from shapeflow.check.axes import record_of
 from shapeflow.check.cause import constructor_line
+from shapeflow.check.cause.call import names_in
+from shapeflow.check.nodes import dims_of, operator_of, record_of
 from shapeflow.check.problem import Problem
-from shapeflow.check.rules.marks import FARTHEST, dims_of, operator_of
+from shapeflow.check.rules.marks import FARTHEST
 from shapeflow.check.rules.rule import Rule
-from shapeflow.check.rules.scene import Scene, at, line_of, names_of
+from shapeflow.check.rules.scene import Scene, line_of
 
 PROBABILITIES = {
     "cross_entropy": ("softmax", "gumbel_softmax"),
@@ -57,10 +58,11 @@ def _maker(value: Any) -> fx.Node | None:
 def _problem(scene: Scene, node: fx.Node, made: fx.Node) -> Problem:
     loss, what = operator_of(node), operator_of(made)
     message = f"{loss} {WANTS[loss]}, and gets the result of {what}"
-    problem = scene.problem("SF311", made, message, dims=names_of(*dims_of(made)[-1:]), fix=_fix(loss, what))
+    problem = scene.problem("SF311", made, message, dims=names_in(*dims_of(made)[-1:]), fix=_fix(loss, what))
     where = _container_line(scene, made) or (None if _only_for(made, node) else line_of(node))
     used = line_of(node)
-    return at(where, problem) if used is None else at(where, _with_detail(problem, f"{loss} is called at {used}"))
+    told = problem if used is None else _with_detail(problem, f"{loss} is called at {used}")
+    return told.at(where)
 
 
 def _with_detail(problem: Problem, detail: str) -> Problem:

@@ -12,7 +12,8 @@ from typing import Any, Literal
 
 from torch import fx
 
-from shapeflow.check.axes import Axes, Axis, Shape, name_of, record_of
+from shapeflow.check.axes import Axes, Axis, Shape
+from shapeflow.check.nodes import dims_of, operator_of, record_of
 from shapeflow.check.rules.scene import Scene
 from shapeflow.dims.expr import Expr
 
@@ -77,18 +78,6 @@ class Followed(Axes):
         if shapes is not None:
             self.known[node] = shapes
         return self.of(node)
-
-
-def dims_of(node: Any) -> tuple[Expr, ...]:
-    """The sizes of a node's first output."""
-    record = record_of(node)
-    return record.outputs[0].shape.dims if record is not None and record.outputs else ()
-
-
-def operator_of(node: Any) -> str:
-    """The operator's name, `""` for what is no operator."""
-    record = record_of(node)
-    return name_of(record) if record is not None and record.kind == "operator" else ""
 
 
 def softmax_axis(node: fx.Node) -> int | None:

@@ -6,25 +6,25 @@ from collections.abc import Iterator
 
 from torch import fx
 
+from shapeflow.check.cause.call import names_in
+from shapeflow.check.nodes import dims_of, operator_of
 from shapeflow.check.problem import Problem
 from shapeflow.check.rules.concrete import RANDOM
 from shapeflow.check.rules.marks import (
     FARTHEST,
     MOVED,
     contractions,
-    dims_of,
     in_torch_layer,
     is_low,
     is_product,
     is_truth,
     masks_before,
-    operator_of,
     scores_before,
     softmax_axis,
     weights_behind,
 )
 from shapeflow.check.rules.rule import Rule
-from shapeflow.check.rules.scene import Scene, names_of
+from shapeflow.check.rules.scene import Scene
 
 
 def find_constant(scene: Scene) -> Iterator[Problem]:
@@ -56,7 +56,7 @@ def _constant_problem(scene: Scene, where: fx.Node, mask: fx.Node, node: fx.Node
     message = f"the mask ({shape}) is the same for all of {axis}, which the softmax goes over: it hides all or nothing"
     rank = len(dims_of(mask))
     fix = f"mask {axis}: ({', '.join(_turned(mask))})" if rank > 1 else ""
-    return scene.problem("SF307", where, message, dims=names_of(axis), fix=fix)
+    return scene.problem("SF307", where, message, dims=names_in(axis), fix=fix)
 
 
 def _turned(mask: fx.Node) -> list[str]:
@@ -120,7 +120,7 @@ def find_late(scene: Scene) -> Iterator[Problem]:
             axis = dims_of(node)[at]
             message = f"weights are masked after the softmax over {axis}: what is left of a row does not sum to 1"
             fix = "scores.masked_fill(mask, -inf) before the softmax"
-            yield scene.problem("SF313", late, message, dims=names_of(axis), fix=fix)
+            yield scene.problem("SF313", late, message, dims=names_in(axis), fix=fix)
             break
 
 

@@ -9,10 +9,12 @@ from typing import Any
 
 from torch import fx
 
-from shapeflow.check.axes import Axis, Shape, name_of, record_of, tensors_of
+from shapeflow.check.axes import Axis, Shape
+from shapeflow.check.cause.call import names_in
+from shapeflow.check.nodes import name_of, record_of, tensors_of
 from shapeflow.check.problem import Problem
 from shapeflow.check.rules.rule import Rule
-from shapeflow.check.rules.scene import Scene, call_in_line, names_of
+from shapeflow.check.rules.scene import Scene, call_in_line
 from shapeflow.trace.view import KEEPS_AXES
 
 SHARED_OUT = ("div", "truediv", "sub", "mul", "where", "masked_fill")
@@ -133,7 +135,7 @@ def _problem(scene: Scene, node: fx.Node, vector: Vector, axis: Axis, own: int, 
     message = f"{name_of(record_of(node))}: {text} has axis {own} of the matrix, and is aligned with its axis {aligned}"
     kept = call is not None and (call.args or call.keywords)
     fix = f"{text[:-1]}, keepdim=True)" if kept else f"keepdim=True in the {name}"
-    return scene.problem("SF303", node, f"{message}, both {axis}", dims=names_of(axis.size), fix=fix)
+    return scene.problem("SF303", node, f"{message}, both {axis}", dims=names_in(axis.size), fix=fix)
 
 
 RULES = (

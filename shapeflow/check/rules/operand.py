@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import fx
 
-from shapeflow.check.axes import name_of, record_of
+from shapeflow.check.nodes import name_of, record_of
 from shapeflow.check.rules.scene import line_of
 from shapeflow.trace.view import KEEPS_AXES
 

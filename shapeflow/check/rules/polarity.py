@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from shapeflow.check.axes import record_of
+from shapeflow.check.cause.call import names_in
+from shapeflow.check.nodes import dims_of, operator_of, record_of
 from shapeflow.check.problem import Problem
 from shapeflow.check.rules.concrete import value_of
 from shapeflow.check.rules.marks import (
@@ -17,17 +18,15 @@ from shapeflow.check.rules.marks import (
     LOW,
     MOVED,
     Mask,
-    dims_of,
     in_torch_layer,
     is_low,
     is_truth,
     masks_before,
-    operator_of,
     softmax_axis,
 )
 from shapeflow.check.rules.mask import sdpa_mask
 from shapeflow.check.rules.rule import Rule
-from shapeflow.check.rules.scene import Scene, call_in_line, line_of, names_of
+from shapeflow.check.rules.scene import Scene, call_in_line, line_of
 
 UNCHANGED = MOVED | frozenset("expand repeat to bool contiguous clone type_as expand_as".split())
 SAYS = frozenset("tril triu eq ne lt le gt ge invert logical_not bitwise_not".split())
@@ -192,7 +191,7 @@ def _problem(scene: Scene, reader: fx.Node, place: fx.Node, mask: Mask, said: st
     used = line_of(reader)
     details = (f"read at {used}",) if used is not None and place is not reader else ()
     sizes = dims_of(mask.value)[-1:]
-    return scene.problem("SF312", place, message, dims=names_of(*sizes), fix=_fix(place, mask), details=details)
+    return scene.problem("SF312", place, message, dims=names_in(*sizes), fix=_fix(place, mask), details=details)
 
 
 def _fix(place: fx.Node, mask: Mask) -> str:

@@ -7,12 +7,14 @@ from collections.abc import Iterator, Sequence
 
 from torch import fx
 
-from shapeflow.check.axis import Factor, Recut, Shape, name_of, operator_of, product, record_of, shared
+from shapeflow.check.axis import Factor, Recut, Shape, shared
+from shapeflow.check.cause.call import names_in
+from shapeflow.check.nodes import name_of, operator_of, record_of
 from shapeflow.check.problem import Problem
 from shapeflow.check.regroup import reordered
 from shapeflow.check.rules.rule import Rule
-from shapeflow.check.rules.scene import Scene, call_in_line, names_of, receiver
-from shapeflow.dims.expr import Expr
+from shapeflow.check.rules.scene import Scene, call_in_line, receiver
+from shapeflow.dims.expr import Expr, product
 
 SHIFTED = frozenset({"cat", "concat", "pad", "constant_pad_nd"})
 """Behind padding, a view to other sizes shifts each row by one: relative positions of Transformer-XL."""
@@ -61,7 +63,7 @@ def _problem(scene: Scene, recut: Recut) -> Problem:
     rows = reordered(scene.axes, recut.source, recut.target)
     call = call_in_line(recut.node, operator_of(recut.node))
     fix = _fix(scene, recut, rows, call) or f"move the axes with transpose or permute before {operator_of(recut.node)}"
-    dims = names_of(*(factor.size for factor in recut.source))
+    dims = names_in(*(factor.size for factor in recut.source))
     return scene.problem("SF301", recut.node, _message(scene, recut, rows), dims=dims, fix=fix)
 
 

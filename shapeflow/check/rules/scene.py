@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from torch import fx, nn
 
-from shapeflow.check.axes import Axes, Axis, name_of, record_of
-from shapeflow.check.batch import batch_of
+from shapeflow.check.axes import Axes, Axis
+from shapeflow.check.batch import batch_in
+from shapeflow.check.nodes import name_of, record_of
 from shapeflow.check.problem import Level, Problem
 from shapeflow.dims.expr import Expr
 from shapeflow.trace.result import Location, Trace
@@ -33,8 +34,7 @@ class Scene:
     @staticmethod
     def of(trace: Trace) -> Scene:
         attempt = trace._attempt  # the run itself: its sizes and its modules
-        batch = batch_of([record.outputs[0].shape.dims for _, record in attempt.inputs])
-        return Scene(trace, Axes(trace, attempt.env), batch, attempt.subject.root)
+        return Scene(trace, Axes(trace, attempt.env), batch_in(attempt), attempt.subject.root)
 
     def operators(self, *names: str) -> Iterator[fx.Node]:
         """The nodes of these operators, all of them without a name."""
@@ -56,11 +56,7 @@ class Scene:
         level: Level = more.pop("level", "error")
         record = record_of(node)
         module = record.scopes[-1].path if record is not None and record.scopes else ""
-        return at(line_of(node), Problem(rule, level, message, module=module, **more))
-
-
-def at(where: Location | None, problem: Problem) -> Problem:
-    return problem if where is None else replace(problem, file=where.file, line=where.line, code=where.code)
+        return Problem(rule, level, message, module=module, **more).at(line_of(node))
 
 
 def line_of(node: fx.Node) -> Location | None:
@@ -94,11 +90,3 @@ def receiver(call: ast.Call | None, default: str = "x") -> str:
         if owner not in ("torch", "F", "nn.functional", "torch.nn.functional"):
             return owner
     return ast.unparse(call.args[0]) if call.args else default
-
-
-def names_of(*sizes: Expr) -> tuple[str, ...]:
-    """The names in sizes, and numbers as they are."""
-    found: dict[str, None] = {}
-    for size in sizes:
-        found.update(dict.fromkeys(sorted(symbol.name for symbol in size.symbols) or [str(size)]))
-    return tuple(found)

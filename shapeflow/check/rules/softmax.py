@@ -8,21 +8,21 @@ from torch import fx
 
 from shapeflow.check.axes import Axis
 from shapeflow.check.batch import BATCHES
+from shapeflow.check.cause.call import names_in
+from shapeflow.check.nodes import dims_of, operator_of
 from shapeflow.check.problem import Problem
 from shapeflow.check.rules.layer import at_its_dim
 from shapeflow.check.rules.marks import (
     SOFTMAX,
     contractions,
-    dims_of,
     in_torch_layer,
     is_product,
     is_weights,
-    operator_of,
     scores_before,
     softmax_axis,
 )
 from shapeflow.check.rules.rule import Rule
-from shapeflow.check.rules.scene import Scene, names_of
+from shapeflow.check.rules.scene import Scene
 
 
 def find_batch(scene: Scene) -> Iterator[Problem]:
@@ -40,7 +40,7 @@ def find_batch(scene: Scene) -> Iterator[Problem]:
         message = (
             f"{name} goes over axis {at} ({axis}), which holds the batch: one example's result depends on the others"
         )
-        problem = scene.problem("SF304", node, message, dims=names_of(axis.size), fix=_right_dim(scene, node, at))
+        problem = scene.problem("SF304", node, message, dims=names_in(axis.size), fix=_right_dim(scene, node, at))
         yield at_its_dim(scene, node, problem)
 
 
@@ -74,7 +74,7 @@ def find_single(scene: Scene) -> Iterator[Problem]:
         right = summed.pop() if len(summed) == 1 else free[-1] if free else None
         value = "0" if operator_of(node) == "log_softmax" else "1"
         message = f"{operator_of(node)} goes over axis {at}, which has size 1: every result is {value}"
-        named = names_of(dims[right]) if right is not None else ("1",)
+        named = names_in(dims[right]) if right is not None else ("1",)
         fix = _of_one_score(node) if right is None else f"dim={right}"
         yield at_its_dim(scene, node, scene.problem("SF305", node, message, dims=named, fix=fix))
 
@@ -103,7 +103,7 @@ def find_not_contracted(scene: Scene) -> Iterator[Problem]:
         message = f"softmax goes over axis {at} ({one}), the product behind it sums over axis {summed} ({other})"
         details = ("the weights that are summed do not sum to 1",)
         fix = f"dim={summed - len(shape)}"
-        dims = names_of(one.size, other.size)
+        dims = names_in(one.size, other.size)
         yield at_its_dim(scene, node, scene.problem("SF306", node, message, dims=dims, fix=fix, details=details))
 
 

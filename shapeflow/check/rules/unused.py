@@ -11,7 +11,7 @@ from shapeflow.check.cause import constructor_line
 from shapeflow.check.mentions import lost_name, mentions
 from shapeflow.check.problem import Problem
 from shapeflow.check.rules.rule import Rule
-from shapeflow.check.rules.scene import Scene, at
+from shapeflow.check.rules.scene import Scene
 from shapeflow.trace.source import location
 from shapeflow.trace.traced import Record, traced
 
@@ -79,7 +79,7 @@ def _not_in_this_run(root: nn.Module, path: str, missing: dict[str, Record]) -> 
     what = f"{type(root.get_submodule(whole)).__name__} '{whole}'" if whole != path else f"parameter '{path}'"
     message = f"no output depended on {what} in this run"
     problem = Problem("SF315", "note", message, module=whole, fix="see that another path uses it, or leave it out")
-    return at(constructor_line(root, whole), problem)
+    return problem.at(constructor_line(root, whole))
 
 
 def _prefixes(path: str) -> list[str]:
@@ -109,7 +109,7 @@ def _never_read(root: nn.Module, path: str, missing: dict[str, Record]) -> Probl
         what = f"{type(made).__name__} '{target}'" if isinstance(made, nn.Module) else f"parameter '{target}'"
         message = f"{what} is made and never used: no output depends on it"
         problem = Problem("SF315", "warning", message, module=target, fix=f"use self.{attribute}, or leave it out")
-        return at(constructor_line(root, target), problem)
+        return problem.at(constructor_line(root, target))
     return None
 
 
@@ -128,9 +128,8 @@ def _lost(owner: str, read: list[Record], readers: dict[int, list[Record]]) -> P
     if place is None or name is None:
         return None
     message = f"'{name}' is computed with '{owner}' and never read: no output depends on its parameters"
-    return at(
-        location(place), Problem("SF315", "warning", message, module=owner, fix=f"read '{name}', or leave it out")
-    )
+    fix = f"read '{name}', or leave it out"
+    return Problem("SF315", "warning", message, module=owner, fix=fix).at(location(place))
 
 
 def _ends(record: Record, readers: dict[int, list[Record]]) -> list[Record]:

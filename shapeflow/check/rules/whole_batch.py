@@ -10,12 +10,14 @@ from typing import Any
 
 from torch import fx
 
-from shapeflow.check.axes import Shape, name_of, numbers_of, record_of, tensors_of
+from shapeflow.check.axes import Shape
+from shapeflow.check.cause.call import names_in
 from shapeflow.check.explore import declared_ranges
+from shapeflow.check.nodes import name_of, numbers_of, record_of, tensors_of
 from shapeflow.check.problem import Problem
 from shapeflow.check.rules.operand import parsed_line
 from shapeflow.check.rules.rule import Rule
-from shapeflow.check.rules.scene import Scene, call_in_line, names_of, receiver
+from shapeflow.check.rules.scene import Scene, call_in_line, receiver
 from shapeflow.check.sizes import Range
 from shapeflow.dims.expr import Expr
 from shapeflow.trace.view import KEEPS_AXES
@@ -133,7 +135,7 @@ def find_squeezes(scene: Scene) -> Iterator[Problem]:
             eaten = " and ".join(map(str, free))
             message = f"squeeze() without a dim drops {eaten} too where it is 1: ({', '.join(map(str, shape))})"
             fix = _squeezed(receiver(call_in_line(node, "squeeze")), shape)
-            yield scene.problem("SF310", node, message, dims=names_of(*(axis.size for axis in free)), fix=fix)
+            yield scene.problem("SF310", node, message, dims=names_in(*(axis.size for axis in free)), fix=fix)
 
 
 def _may_be_one(size: Expr, ranges: Mapping[str, Range]) -> bool:
