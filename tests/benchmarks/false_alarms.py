@@ -15,7 +15,6 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -23,8 +22,8 @@ from itertools import islice
 
 import torch
 from case import Case, on_meta
+from workers import run
 from zoo_models import GROUPS
-from zoo_worker import prepare
 
 import shapeflow as sf
 
@@ -56,15 +55,14 @@ class Checked:
 def main() -> int:
     """Print the table; the status is 1 when more than 1 model in 100 carries an error."""
     options = _options()
-    cases = [case for case in _cases(options.group) if re.search(options.only, case.name, re.IGNORECASE)]
+    cases = (case for case in _cases(options.group) if re.search(options.only, case.name, re.IGNORECASE))
     found: list[Checked] = []
-    with ProcessPoolExecutor(options.jobs, initializer=prepare, max_tasks_per_child=40) as pool:
-        for each in pool.map(partial(check, limit=options.seconds), islice(cases, options.limit)):
-            found.append(each)
-            print(f"{each.name:36} {each.spec:26} {each.seconds:7.1f}  {each.failed or each.domain}", flush=True)
-            for problem in each.problems:
-                if options.notes or not problem.startswith("note"):
-                    print(f"    {problem}")
+    for each in run(islice(cases, options.limit), check, _died, jobs=options.jobs, seconds=options.seconds):
+        found.append(each)
+        print(f"{each.name:36} {each.spec:26} {each.seconds:7.1f}  {each.failed or each.domain}", flush=True)
+        for problem in each.problems:
+            if options.notes or not problem.startswith("note"):
+                print(f"    {problem}")
     wrong = [each for each in found if each.errors]
     counts = Counter(problem.split(" ")[1] for each in found for problem in each.problems)
     print(f"\n{len(found)} models, {len(wrong)} with an error, {sum(bool(each.failed) for each in found)} not checked")
@@ -98,6 +96,10 @@ def _cases(groups: list[str] | None) -> Iterator[Case]:
 def _toy(name: str) -> torch.nn.Module:
     module, _, factory = name.partition(".")
     return getattr(import_module(f"models.{module}"), factory)()
+
+
+def _died(case: Case) -> Checked:
+    return Checked(case.name, case.spec, failed="its process died")
 
 
 def check(case: Case, *, limit: int) -> Checked:

@@ -12,21 +12,16 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import multiprocessing
 import re
 import sys
 from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
 from pathlib import Path
 
 from case import Case
+from workers import run
 from zoo_models import GROUPS
-from zoo_worker import Result, attempt, prepare
-
-CASES_A_PROCESS = 60
-"""A worker is replaced after so many: libraries keep some memory of each model."""
+from zoo_worker import Result, attempt
 
 
 def main() -> int:
@@ -35,7 +30,7 @@ def main() -> int:
     cases = islice(_cases(options.group, options.only), options.limit)
     print(_row("model", "spec", "nodes", "seconds", "conditions", "result"))
     results = []
-    for result in run(cases, jobs=options.jobs, seconds=options.seconds):
+    for result in run(cases, attempt, _died, jobs=options.jobs, seconds=options.seconds):
         results.append(result)
         print(_line(result), flush=True)
     print(_totals(results))
@@ -64,28 +59,8 @@ def _cases(groups: list[str] | None, pattern: str) -> Iterator[Case]:
                 yield case
 
 
-def run(cases: Iterator[Case], *, jobs: int, seconds: int) -> Iterator[Result]:
-    """Results as they come. A process that dies takes the cases it ran with it, never the rest."""
-    waiting: dict[Future[Result], Case] = {}
-    pool = _pool(jobs)
-    while True:
-        for case in islice(cases, jobs - len(waiting)):
-            waiting[pool.submit(attempt, case, limit=seconds)] = case
-        if not waiting:
-            break
-        for future in wait(waiting, return_when=FIRST_COMPLETED).done:
-            case = waiting.pop(future)
-            try:
-                yield future.result()
-            except BrokenProcessPool:
-                yield Result(case.group, case.name, case.spec, "its process died", "its process died")
-                pool = pool if waiting else _pool(jobs)
-    pool.shutdown()
-
-
-def _pool(jobs: int) -> ProcessPoolExecutor:
-    context = multiprocessing.get_context("spawn")  # as `max_tasks_per_child` demands
-    return ProcessPoolExecutor(jobs, context, prepare, max_tasks_per_child=CASES_A_PROCESS)
+def _died(case: Case) -> Result:
+    return Result(case.group, case.name, case.spec, "its process died", "its process died")
 
 
 def _row(model: str, spec: str, nodes: str, seconds: str, conditions: str, result: str) -> str:
