@@ -1,33 +1,48 @@
-"""Files from a graph: DOT source as it is; pictures through Graphviz, the system's or the one that pygraphviz brings.
+"""Files from a graph, in the format that the suffix names.
 
 >>> save(graph, "gpt.svg", depth=2)
+
+A format is one line in `WRITERS`: a function from the graph and the options of `save` to the file's bytes.
 """
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
+from typing import Any, Protocol
 
-import graphviz
 import networkx as nx
 
 from shapeflow.draw.dot import to_dot
+from shapeflow.draw.layout import render
 from shapeflow.errors import DrawError
+from shapeflow.graph import nodes
 
-PICTURES = ("svg", "png", "pdf")
-SUFFIXES = (".dot", *(f".{picture}" for picture in PICTURES))
 
-# A process of its own: the layout is C code that Ctrl-C cannot reach, and that prints its warnings itself.
-BUNDLED = """\
-import sys, pygraphviz
-source = sys.stdin.buffer.read().decode("utf-8")
-sys.stdout.buffer.write(pygraphviz.AGraph(string=source).draw(format=sys.argv[1], prog="dot"))
-"""
+class Writer(Protocol):
+    """The whole graph as the bytes of a file; `options` are the other keywords of `save`, to use or to leave."""
+
+    def __call__(
+        self, graph: nx.MultiDiGraph, *, depth: int | None, sizes: Mapping[str, int] | None, **options: Any
+    ) -> bytes: ...
+
+
+def _dot(graph: nx.MultiDiGraph, **options: Any) -> bytes:
+    return to_dot(graph, **options).encode()
+
+
+def _picture(name: str) -> Writer:
+    return lambda graph, **options: render(to_dot(graph, **options), name)
+
+
+WRITERS: Mapping[str, Writer] = {
+    ".svg": _picture("svg"),
+    ".png": _picture("png"),
+    ".pdf": _picture("pdf"),
+    ".dot": _dot,
+}
 
 
 def save(
@@ -36,31 +51,33 @@ def save(
     *,
     depth: int | None = None,
     sizes: Mapping[str, int] | None = None,
+    **options: Any,
 ) -> Path:
     """Write the drawing to `path`, in the format of its suffix; the file is whole or it is not there.
 
-    Raises DrawError for a suffix that is no format, a place that cannot be written, or when Graphviz fails.
+    Raises DrawError for a suffix that is no format, a graph with nothing in it, a place that cannot be written, or
+    when Graphviz fails.
     """
     target = Path(path)
-    suffix = target.suffix.lower()
-    if suffix not in SUFFIXES:
-        raise DrawError(f"cannot draw to {target}: {_known(suffix)}")
+    writer = WRITERS.get(target.suffix.lower())
+    if writer is None:
+        raise DrawError(f"cannot draw to {target}: {_known(target.suffix.lower())}")
     _check_place(target)
-    source = to_dot(graph, depth=depth, sizes=sizes)
-    _write(target, source.encode() if suffix == ".dot" else render(source, suffix[1:]))
+    _check_graph(graph)
+    _write(target, writer(graph, depth=depth, sizes=sizes, **options))
     return target
-
-
-def render(source: str, picture: str) -> bytes:
-    """DOT source as `svg`, `png` or `pdf`."""
-    if picture not in PICTURES:
-        raise DrawError(f"cannot draw {picture!r}: known are {', '.join(PICTURES)}")
-    return _system(source, picture) if shutil.which("dot") else _bundled(source, picture)
 
 
 def _known(suffix: str) -> str:
     said = f"{suffix} is not a format" if suffix else "the name has no suffix to tell the format"
-    return f"{said}; use {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}"
+    *others, last = WRITERS
+    return f"{said}; use {', '.join(others)} or {last}"
+
+
+def _check_graph(graph: nx.MultiDiGraph) -> None:
+    if not graph.number_of_edges() and not any(node.kind in ("operator", "module") for node in nodes(graph)):
+        name = graph.graph.get("name") or "the graph"
+        raise DrawError(f"nothing to draw: {name} is empty; it ran no operator and passes no tensor on")
 
 
 def _check_place(target: Path) -> None:
@@ -89,26 +106,3 @@ def _telling(target: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise DrawError(f"cannot write {target}: {error.strerror}; choose a place that you may write to") from error
-
-
-def _system(source: str, picture: str) -> bytes:
-    try:
-        return graphviz.pipe("dot", picture, source.encode(), quiet=True)
-    except graphviz.CalledProcessError as error:
-        if error.returncode < 0:  # killed by a signal: versions up to 2.43 crash on some large graphs
-            return _bundled(source, picture)
-        raise DrawError(f"Graphviz could not lay out the drawing: {_last(error.stderr)}") from error
-
-
-def _bundled(source: str, picture: str) -> bytes:
-    command = [sys.executable, "-c", BUNDLED, picture]
-    done = subprocess.run(command, input=source.encode(), capture_output=True, check=False)
-    if done.returncode or not done.stdout:
-        reason = _last(done.stderr) or f"it stopped with status {done.returncode}"
-        raise DrawError(f"pygraphviz's Graphviz could not lay out the drawing: {reason}")
-    return done.stdout
-
-
-def _last(stderr: bytes | None) -> str:
-    lines = (stderr or b"").decode(errors="replace").strip().splitlines()
-    return lines[-1] if lines else ""

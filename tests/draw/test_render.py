@@ -4,10 +4,12 @@ import shutil
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
+import networkx as nx
 import pytest
 
 from shapeflow.draw import save, to_dot
-from shapeflow.draw.render import render
+from shapeflow.draw.layout import render
+from shapeflow.draw.render import WRITERS
 from shapeflow.errors import DrawError
 from shapeflow.graph import build, fold
 from tests.handmade import Model, toy
@@ -67,17 +69,34 @@ def test_a_relative_path(graph, tmp_path, monkeypatch):
     assert Path("gpt.dot").is_file()
 
 
-def test_a_graph_without_operators_is_a_drawing_too(engine, tmp_path):
-    model = Model("nothing")
+def test_a_model_that_only_hands_its_input_on_is_a_drawing_too(engine, tmp_path):
+    model = Model("Identity")
+    model.output(model.input("x", "B T"))
+    assert "B T" in save(fold(build(model.trace())), tmp_path / "identity.svg").read_text()
+
+
+def test_an_empty_graph_is_told(tmp_path):
+    model = Model("Nothing")
     model.output()
-    assert save(fold(build(model.trace())), tmp_path / "empty.svg").stat().st_size > 0
+    for graph, name in ((nx.MultiDiGraph(), "the graph"), (build(model.trace()), "Nothing")):
+        with pytest.raises(DrawError, match=f"nothing to draw: {name} is empty; it ran no operator"):
+            save(graph, tmp_path / "empty.svg")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_format_is_one_line_in_the_table(graph, tmp_path, monkeypatch):
+    def names(graph, *, depth, sizes, **options):
+        return " ".join(graph).encode()
+
+    monkeypatch.setattr("shapeflow.draw.render.WRITERS", {**WRITERS, ".names": names})
+    assert save(graph, tmp_path / "gpt.names").read_text().startswith("ids embedding")
 
 
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("gpt.jpeg", r"cannot draw to .*gpt\.jpeg: \.jpeg is not a format; use \.dot, \.svg, \.png or \.pdf"),
-        ("gpt", r"the name has no suffix to tell the format; use \.dot, \.svg, \.png or \.pdf"),
+        ("gpt.jpeg", r"cannot draw to .*gpt\.jpeg: \.jpeg is not a format; use \.svg, \.png, \.pdf"),
+        ("gpt", r"the name has no suffix to tell the format; use \.svg, .* or \.\w+"),
         ("missing/gpt.svg", r"cannot write .*gpt\.svg: .*missing is not a directory; create it first"),
         ("folder.svg", r"cannot write .*folder\.svg: it is a directory; name a file in it"),
         ("file/gpt.svg", r"cannot write .*gpt\.svg: .*file is not a directory"),
