@@ -14,17 +14,19 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from shapeflow.errors import DrawError, InputError, ShapeflowError, SpecError, TargetError, TraceError
+from shapeflow.errors import DrawError, FormatError, InputError, ShapeflowError, SpecError, TargetError, TraceError
 
 if TYPE_CHECKING:
     from shapeflow.check.check import check
     from shapeflow.check.problem import Problem, Report
     from shapeflow.cost.params import params
+    from shapeflow.graph.loaded import load
     from shapeflow.trace.result import Trace
     from shapeflow.trace.tracer import trace
 
 __all__ = [
     "DrawError",
+    "FormatError",
     "InputError",
     "Problem",
     "Report",
@@ -34,6 +36,7 @@ __all__ = [
     "Trace",
     "TraceError",
     "check",
+    "load",
     "params",
     "trace",
 ]
@@ -42,6 +45,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "trace": "shapeflow.trace.tracer",
     "Trace": "shapeflow.trace.result",
+    "load": "shapeflow.graph.loaded",
     "check": "shapeflow.check.check",
     "Report": "shapeflow.check.problem",
     "Problem": "shapeflow.check.problem",

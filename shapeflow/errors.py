@@ -7,6 +7,7 @@ ShapeflowError
 ├── TraceError     the model's own code raised while it ran on fake tensors
 ├── ConfigError    settings in pyproject.toml that are unknown or of a wrong kind
 ├── OutputError    a report that cannot be written
+├── FormatError    a file that is no saved graph, or one of a newer version
 └── DrawError      a drawing that cannot be written
 """
 
@@ -60,6 +61,10 @@ class ConfigError(ShapeflowError):
 
 class OutputError(ShapeflowError):
     """A report that cannot be written to its file."""
+
+
+class FormatError(ShapeflowError):
+    """A file that is no saved graph, is damaged, or comes from a newer version."""
 
 
 class DrawError(ShapeflowError):

@@ -18,7 +18,7 @@ import networkx as nx
 from shapeflow.draw.dot import to_dot
 from shapeflow.draw.layout import render
 from shapeflow.errors import DrawError
-from shapeflow.graph import nodes
+from shapeflow.graph import collapse, nodes, to_json
 
 
 class Writer(Protocol):
@@ -37,11 +37,16 @@ def _picture(name: str) -> Writer:
     return lambda graph, **options: render(to_dot(graph, **options), name)
 
 
+def _json(graph: nx.MultiDiGraph, *, depth: int | None = None, **_: Any) -> bytes:
+    return to_json(graph if depth is None else collapse(graph, depth)).encode()
+
+
 WRITERS: Mapping[str, Writer] = {
     ".svg": _picture("svg"),
     ".png": _picture("png"),
     ".pdf": _picture("pdf"),
     ".dot": _dot,
+    ".json": _json,
 }
 
 

@@ -7,6 +7,22 @@
 from shapeflow.graph.block import Block, collapse, within
 from shapeflow.graph.difference import Difference, diff
 from shapeflow.graph.flow import build, edges, inputs_of, nodes
+from shapeflow.graph.loaded import from_json, load
 from shapeflow.graph.repeat import fold
+from shapeflow.graph.saved import to_json
 
-__all__ = ["Block", "Difference", "build", "collapse", "diff", "edges", "fold", "inputs_of", "nodes", "within"]
+__all__ = [
+    "Block",
+    "Difference",
+    "build",
+    "collapse",
+    "diff",
+    "edges",
+    "fold",
+    "from_json",
+    "inputs_of",
+    "load",
+    "nodes",
+    "to_json",
+    "within",
+]

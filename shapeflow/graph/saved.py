@@ -1,0 +1,136 @@
+"""A graph as JSON, with every node, edge and fact, sizes exact; `loaded.load` reads it back.
+
+>>> text = to_json(build(trace))                  # trace.save("gpt.json") writes it to a file
+
+`schema.json` beside this file describes the form. Fields stay as they are for one `version`; more may be added, and a
+reader passes over those that it does not know.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import networkx as nx
+
+from shapeflow import __version__
+from shapeflow.dims.expr import Expr
+from shapeflow.dims.tree import to_tree
+from shapeflow.graph.block import Block
+from shapeflow.graph.flow import edges, nodes
+from shapeflow.trace.result import Condition, Edge, Location, ModuleInfo, Node, Scope, Shape
+
+FORMAT, VERSION = "shapeflow graph", 1
+
+
+def to_json(graph: nx.MultiDiGraph) -> str:
+    """All that the graph holds, a line for each node, edge, module and parameter. Same graph, same text."""
+    fields = (f"{_dumped(key)}: {_laid_out(value)}" for key, value in _document(graph).items())
+    return "{\n" + ",\n".join(fields) + "\n}\n"
+
+
+def _document(graph: nx.MultiDiGraph) -> dict[str, Any]:
+    facts = graph.graph
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "shapeflow": __version__,
+        "name": facts["name"],
+        "domain": facts["domain"],
+        "free": list(facts["free"]),
+        "pinned": facts["pinned"],
+        "fresh": facts["fresh"],
+        "sizes": facts["sizes"],
+        "dims": {name: None if size is None else _size(size) for name, size in facts["dims"].items()},
+        "outputs": [_shape(shape) for shape in facts["outputs"]],
+        "output_names": list(facts.get("output_names", ())),
+        "ends": {name: list(names) for name, names in facts.get("ends", {}).items()},
+        "conditions": [_condition(each) for each in facts["conditions"]],
+        "assumptions": [_condition(each) for each in facts["assumptions"]],
+        "repeats": [{"scopes": _scopes(one), "copies": _scopes(all)} for one, all in facts["repeats"].items()],
+        "modules": [_module(module) for module in facts["modules"].values()],
+        "parameters": [{"name": name, "shape": _shape(shape)} for name, shape in facts["parameters"].items()],
+        "nodes": [_block(node) if isinstance(node, Block) else _node(node) for node in nodes(graph)],
+        "edges": [_edge(edge) for edge in edges(graph)],
+    }
+
+
+def _laid_out(value: object) -> str:
+    """Lists of objects with a line for each: a change in a model is a change of few lines of its file."""
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return "[\n" + ",\n".join(f"  {_dumped(item)}" for item in value) + "\n]"
+    return _dumped(value)
+
+
+def _dumped(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _size(size: Expr) -> dict[str, Any]:
+    return {"text": str(size), "tree": to_tree(size)}
+
+
+def _count(count: int | Expr) -> object:
+    return count if isinstance(count, int) else _size(count)
+
+
+def _shape(shape: Shape) -> dict[str, Any]:
+    return {"text": str(shape), "dtype": shape.dtype, "dims": [to_tree(dim) for dim in shape.dims]}
+
+
+def _location(location: Location | None) -> dict[str, Any] | None:
+    return location and {"file": location.file, "line": location.line, "code": location.code}
+
+
+def _scopes(scopes: tuple[Scope, ...]) -> list[dict[str, Any]]:
+    return [{"path": scope.path, "kind": scope.kind, "call": scope.call} for scope in scopes]
+
+
+def _condition(condition: Condition) -> dict[str, Any]:
+    return {
+        "text": condition.text,
+        "operator": condition.operator,
+        "location": _location(condition.location),
+    }
+
+
+def _module(module: ModuleInfo) -> dict[str, Any]:
+    return {
+        "path": module.path,
+        "kind": module.kind,
+        "parameters": _count(module.parameters),
+        "called": module.called,
+    }
+
+
+def _node(node: Node) -> dict[str, Any]:
+    return {
+        "name": node.name,
+        "kind": node.kind,
+        "operator": node.operator,
+        "scopes": _scopes(node.scopes),
+        "outputs": [_shape(shape) for shape in node.outputs],
+        "parameters": list(node.parameters),
+        "location": _location(node.location),
+    }
+
+
+def _block(block: Block) -> dict[str, Any]:
+    return {
+        "name": block.name,
+        "kind": block.kind,
+        "scopes": _scopes(block.scopes),
+        "outputs": [_shape(shape) for shape in block.outputs],
+        "operators": block.operators,
+        "count": _count(block.parameters),
+    }
+
+
+def _edge(edge: Edge) -> dict[str, Any]:
+    return {
+        "source": edge.source,
+        "target": edge.target,
+        "output": edge.output,
+        "argument": edge.argument,
+        "shape": _shape(edge.shape),
+    }
