@@ -25,8 +25,9 @@ from shapeflow.dims.annotation import signature_of, specs_in
 from shapeflow.errors import InputError, TargetError
 from shapeflow.importer import closest, describe, import_module
 from shapeflow.torch_private import real_module
+from shapeflow.trace.construct import Recipe
 
-Traceable: TypeAlias = nn.Module | Callable[..., Any]
+Traceable: TypeAlias = nn.Module | Recipe | Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class Target:
     @property
     def signature(self) -> inspect.Signature:
         """Of the function or the model's `forward`; without parameters where it cannot be known."""
-        inner = real_module(self.value)
+        inner = self.value.built().module if isinstance(self.value, Recipe) else real_module(self.value)
         return _signature(inner.forward if isinstance(inner, nn.Module) else inner) or inspect.Signature()
 
 

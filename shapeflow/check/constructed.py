@@ -38,7 +38,7 @@ def remembered_sizes() -> Iterator[None]:
 
     def looking_on(self: nn.Module, *args: Any, **kwargs: Any) -> None:
         before(self, *args, **kwargs)
-        names = _annotated_names(type(self))
+        names = annotated_names(type(self))
         if names:
             found = _arguments(self, sys._getframe(1))
             made.append((self, {name: size for name, size in found.items() if name in names}))
@@ -78,7 +78,7 @@ def _sizes(name: str, value: object) -> dict[str, int]:
 
 
 @cache
-def _annotated_names(kind: type[nn.Module]) -> frozenset[str]:
+def annotated_names(kind: type[nn.Module]) -> frozenset[str]:
     """The names of axes in the annotations of a class' `forward`."""
     try:
         signature = signature_of(kind.forward)

@@ -17,6 +17,7 @@ from shapeflow.check.problem import Level, Problem
 from shapeflow.check.sizes import Sizes, sizes_text
 from shapeflow.check.values import Reach
 from shapeflow.dims.relation import Relation
+from shapeflow.dims.solve import divisions_in
 from shapeflow.torch_private import NO_FAKE_KERNEL
 from shapeflow.trace.attempt import Attempt
 from shapeflow.trace.conditions import rises
@@ -24,6 +25,7 @@ from shapeflow.trace.result import Location
 from shapeflow.trace.source import location, place_of_error, raised_by_us, raised_by_user
 from shapeflow.trace.tracer import Search
 
+ELEMENTWISE = ("add", "radd", "iadd", "sub", "rsub", "isub", "mul", "rmul", "imul", "div", "truediv", "lerp", "where")
 USUAL = 128
 """A length that a model is expected to take: a limit below it is a fault, one above it is good to know."""
 
@@ -72,6 +74,8 @@ class Crashes:
     def _needs(self) -> Iterator[Problem]:
         groups: dict[tuple[object, ...], list[tuple[Need, Problem]]] = {}
         for need in self.found.needs:
+            if not need.crash.attempt.made:  # the constructor refuses: a requirement, which the domain tells
+                continue
             problem = self._need(need)
             key = problem.rule, problem.file, problem.line, problem.module, problem.level
             groups.setdefault(key, []).append((need, problem))
@@ -86,12 +90,13 @@ class Crashes:
             told = self._told(need.crash)
             problem = self._problem(rule, level, told, need.crash.attempt, ())
         names = tuple(dict.fromkeys([*_names(need.relation), *problem.dims]))
-        fix = problem.fix or f"declare {need.relation} with the input"
+        chosen = level == "note" and set(names) & set(self.search.bound.made_of)
+        fix = self._demand(need.relation) if chosen or not problem.fix else problem.fix
         return replace(problem, rule=rule, level=level, witness=need.crash.sizes, dims=names, fix=fix)
 
     def _judged(self, need: Need) -> tuple[str, Level]:
         """The rule and the level of a condition that the spec of the input does not state."""
-        by_code = need.reach is None and (_is_users(need.crash.attempt) or not need.crash.attempt.made)
+        by_code = need.reach is None and _is_users(need.crash.attempt)
         lower = need.relation.operator == ">=" and rises(need.relation.difference)
         if self.batch is not None and self.batch in _names(need.relation):
             return ("SF104", "note") if lower else ("SF103", "warning" if by_code else "error")
@@ -100,7 +105,33 @@ class Crashes:
         high = _highest(need.relation)
         if high is not None and high >= USUAL:
             return "SF104", "note"
-        return "SF102", "error"
+        return self._judged_made_of(need)
+
+    def _judged_made_of(self, need: Need) -> tuple[str, Level]:
+        """The same for a class made of symbols, whose sizes whoever makes it has to choose so that they fit.
+
+        That `d_model % n_heads == 0` or `max_len >= T` is a requirement; that two arguments are equal is a fault, for
+        why are there two? It may be meant where the two are added, as in a residual sum, or where one is an input's
+        axis with a name of its own.
+        """
+        names, made_of = set(_names(need.relation)), set(self.search.bound.made_of)
+        if not names & made_of:
+            return "SF102", "error"
+        if not _is_equality(need.relation):
+            return "SF104", "note"
+        is_meant = need.operator.strip("_") in ELEMENTWISE or not names <= made_of
+        return "SF102", "warning" if is_meant else "error"
+
+    def _demand(self, relation: Relation) -> str:
+        """What to do about a condition that is fine as such, but is said nowhere."""
+        names, made_of = set(_names(relation)), set(self.search.bound.made_of)
+        if not names & made_of:
+            return f"declare {relation} with the input"
+        if names <= made_of:
+            return f"have the constructor refuse other sizes than {relation}"
+        if _is_equality(relation):
+            return f"one name for both in the annotation, if {relation} is meant"
+        return f"choose {', '.join(sorted(names & made_of))} so that {relation}"
 
     def _strays(self) -> Iterator[Problem]:
         """Crashes at the least sizes, which no question foretold."""
@@ -273,4 +304,11 @@ def _highest(relation: Relation) -> int | None:
 
 
 def _names(relation: Relation) -> tuple[str, ...]:
-    return tuple(sorted(symbol.name for symbol in relation.difference.symbols if symbol.value is None))
+    left, _, right = relation.sides()
+    return tuple(sorted(symbol.name for symbol in left.symbols | right.symbols if symbol.value is None))
+
+
+def _is_equality(relation: Relation) -> bool:
+    """`d_ff == d_model`, and not that one size divides another."""
+    left, operator, right = relation.sides()
+    return operator == "==" and not [*divisions_in(left), *divisions_in(right)]

@@ -250,23 +250,35 @@ class Explorer:
 
     def _least(self, name: str) -> None:
         """The least size of a name that runs through; between one that crashes and one that runs it is halved."""
-        sizes, low = self.found.base_sizes, self.ranges[name].low
-        base = sizes[name]
-        floor = next((size for size in range(low, base) if self._allowed({**sizes, name: size})), base)
-        if floor == base or self._compare({**sizes, name: floor}):
+        base = self.found.base_sizes[name]
+        floor = next((size for size in range(self.ranges[name].low, base) if self._with(name, size)), base)
+        sizes = self._with(name, floor)
+        if floor == base or sizes is None or self._compare(sizes):
             self.found.lows[name] = floor
             return
         self.found.lows[name] = self._boundary(name, floor, base)
 
     def _boundary(self, name: str, crashing: int, running: int) -> int:
         """The last size that runs on the way from a running one to a crashing one."""
-        base = self.found.base_sizes
         while abs(running - crashing) > 1:
             middle = (running + crashing) // 2
-            sizes = {**base, name: middle}
-            runs = self._allowed(sizes) and self._run(sizes, pinned=True).error is None
+            sizes = self._with(name, middle)
+            runs = sizes is not None and self._run(sizes, pinned=True).error is None
             running, crashing = (middle, crashing) if runs else (running, middle)
         return running
+
+    def _with(self, name: str, size: int) -> Sizes | None:
+        """The base sizes but for this one; what is needed of several names (`d_model % n_heads`) moves the others."""
+        sizes = {**self.found.base_sizes, name: size}
+        for _ in range(len(self._needed()) + 1):
+            wrong = next((each for each in self._needed() if holds(each, sizes) is False), None)
+            if wrong is None:
+                return sizes
+            moved = violation(wrong.negated, sizes, self.ranges, self._needed(), fixed=(name,))
+            if moved is None:
+                return None
+            sizes = moved
+        return None
 
     def _allowed(self, sizes: Sizes) -> bool:
         return all(holds(relation, sizes) is not False for relation in self._needed())

@@ -34,6 +34,10 @@ ROLES = (
     (r"pad|padding", (1, 1, 1)),
 )
 """Names of arguments that are no widths, with the sizes of each guess. 4 heads divide every width below."""
+COUNTS = re.compile(
+    r"(n|num)_?(layers?|blocks?)|layers?|depth|blocks?|.*experts|top_?k|kernel\w*|k|stride|dilation|.*groups|pad\w*"
+)
+"""Those that say how often, or how a convolution walks: no formula is wanted of them."""
 WIDTHS = ((64, 96, 48, 32, 80), (64,), (128, 192, 96, 160))
 """Widths of a guess, in the order of the arguments: mutually different, all equal, and larger ones."""
 FRACTION = re.compile(r".*(drop|rate|prob)\w*|p")

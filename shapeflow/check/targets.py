@@ -3,8 +3,8 @@
 >>> [(each.name, each.kind, each.line) for each in targets_in("models/gpt.py")]
 [('toy', 'factory', 20), ('GPT', 'class', 41), ...]
 
-A class whose constructor needs arguments is taken from a model of the same file that holds one, or built with sizes
-that its constructor takes (`sizing.py`).
+A class whose constructor needs arguments is taken from a model of the same file that holds one, or built of symbols
+(`symbolic.py`), or with sizes that its constructor takes (`sizing.py`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Literal, TypeAlias
@@ -20,6 +20,7 @@ from typing import Literal, TypeAlias
 from torch import nn
 
 from shapeflow.check.sizing import sized
+from shapeflow.check.symbolic import symbolic
 from shapeflow.dims.annotation import signature_of, specs_in
 from shapeflow.errors import InputError, SpecError, TargetError
 from shapeflow.importer import describe, import_module
@@ -120,35 +121,51 @@ def _required(signature: inspect.Signature) -> tuple[str, ...]:
     return tuple(each.name for each in parameters if each.default is each.empty and each.kind not in variadic)
 
 
-def made(found: Found, owners: dict[str, nn.Module]) -> Iterator[Target]:
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A target and, where its constructor got arguments that nobody gave, which: `guess` is said to the reader.
+
+    One that is `symbolic` holds for all sizes; only the numbers beside the symbols are guessed.
+    """
+
+    target: Target
+    guess: str = ""
+    symbolic: bool = False
+
+
+def made(found: Found, owners: dict[str, nn.Module]) -> Iterator[Way]:
     """Ways to make a target, the best first: the next one is for when the model of the last does not run at all.
 
     `owners` are the models of the same file that are made already, by their names. Raises TargetError when there is
     no way.
     """
     if not found.needs:
-        yield load(found.text)
+        yield Way(load(found.text))
         return
     inside = _inside(found, owners)
     if inside is not None:
-        yield inside
+        yield Way(inside)
         return
     yield from _guessed(found)
 
 
-def _guessed(found: Found) -> Iterator[Target]:
-    """Built with sizes that the constructor takes; when it takes none, what it said to the first."""
+def _guessed(found: Found) -> Iterator[Way]:
+    """Built of symbols, then with sizes that the constructor takes; when it takes none, what it said to the first."""
     assert isinstance(found.value, type)
     refused: TargetError | None = None
     taken = False
-    for each in sized(found.value):
+    for guess, each in enumerate(sized(found.value)):
+        of_symbols = symbolic(found.value, each.arguments) if guess == 0 else None
+        if of_symbols is not None:
+            target = Target(found.text, of_symbols.recipe)
+            yield Way(target, str(of_symbols) if of_symbols.numbers else "", symbolic=True)
         try:
             target = load(found.text, arguments=each.arguments)
         except TargetError as error:
             refused = refused or error
             continue
         taken = True
-        yield replace(target, notes=(*target.notes, f"{found.name} is built with {each}"))
+        yield Way(target, str(each))
     if refused is not None and not taken:
         raise refused
 

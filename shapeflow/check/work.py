@@ -29,16 +29,19 @@ from shapeflow.check.constructed import remembered_sizes
 from shapeflow.check.explore import OutOfTime
 from shapeflow.check.jobs import Checked, Job, Span
 from shapeflow.check.problem import Problem, Report
-from shapeflow.check.targets import Found, made, targets_in
+from shapeflow.check.targets import Found, Way, made, targets_in
 from shapeflow.errors import InputError, ShapeflowError, SpecError, TargetError, TraceError
 from shapeflow.importer import describe
 from shapeflow.target import Target, load
 from shapeflow.torch_private import real_module
+from shapeflow.trace.construct import Recipe
 from shapeflow.trace.source import short_path
 
 PATIENCE = 0.5
 """Seconds after its limit in which a check may end by itself, before its code is interrupted."""
 AGAIN = 3.0
+SYMBOLIC_SHARE = 0.3
+"""Of a target's time: a check of all widths that takes more gives way to one of numbers."""
 
 Tell: TypeAlias = Callable[[str], None]
 
@@ -73,12 +76,16 @@ class Stopwatch:
 
 @dataclass(slots=True)
 class Bench:
-    """Where the targets of one job are checked. `owners` are the models that are made already, by their names."""
+    """Where the targets of one job are checked.
+
+    `owners` are the models that are made already, by their names, `known` what was found of each (by its id).
+    """
 
     job: Job
     tell: Tell = lambda text: None
     stopwatch: Stopwatch = field(default_factory=Stopwatch)
     owners: dict[str, nn.Module] = field(default_factory=dict)
+    known: dict[int, Checked] = field(default_factory=dict)
 
     def targets(self) -> list[Found]:
         """The targets of the job's file. Raises TargetError, also when the file takes too long to import."""
@@ -116,45 +123,63 @@ class Bench:
         """A target whose arguments are guessed is at fault only when it crashes alike for every guess."""
         crashed: list[Checked] = []
         refused: TargetError | None = None
-        for target in self._made(found):
-            if isinstance(target, TargetError):
-                refused = refused or target
+        for way in self._made(found):
+            if isinstance(way, TargetError):
+                refused = refused or way
                 continue
-            if not found.needs and isinstance(target.value, nn.Module):
-                self.owners.setdefault(found.name, target.value)
-            checked = _without_blind_guesses(self._checked(target, began), target.signature.parameters)
-            told = [note for note in target.notes if note.startswith(f"{found.name} is built with")]
-            if told:
-                message = f"{told[0]}, as its constructor needs arguments: what is told here holds for these"
-                checked = _with(checked, Problem("SF401", "note", message))
-            if not told or not _always_crashes(checked.report):
+            checked = self._checked_symbols(way, began) if way.symbolic else self._checked_way(found, way, began)
+            if checked is None:
+                continue
+            if not way.guess or not _always_crashes(checked.report):
                 return checked
             crashed.append(checked)
         if not crashed:
             raise refused or TargetError(f"{found.text} could not be built")
         return _agreed(crashed)
 
-    def _made(self, found: Found) -> Iterator[Target | TargetError]:
+    def _checked_way(self, found: Found, way: Way, began: float) -> Checked:
+        target, model = way.target, way.target.value
+        if id(model) in self.known:  # the class of a model that stands in the same file
+            checked = self.known[id(model)]
+            return replace(checked, report=replace(checked.report, name=target.text), notes=target.notes)
+        checked = _without_blind_guesses(self._checked(target, began), target.signature.parameters)
+        if not found.needs and isinstance(model, nn.Module):
+            self.owners.setdefault(found.name, model)
+            self.known[id(model)] = checked
+        return _told(found.name, way, checked)
+
+    def _checked_symbols(self, way: Way, began: float) -> Checked | None:
+        """None where the constructor takes no symbols, or the check of all sizes takes more than its share of time."""
+        try:
+            checked = self._checked(way.target, began, share=SYMBOLIC_SHARE)
+        except TargetError:
+            return None
+        if not checked.report.finished or _always_crashes(checked.report):
+            return None
+        name = way.target.text.rpartition(":")[2]
+        return _told(name, way, _without_blind_guesses(checked, way.target.signature.parameters))
+
+    def _made(self, found: Found) -> Iterator[Way | TargetError]:
         """The ways to make a target; a constructor that refuses one guess may take the next."""
         ways = made(found, self.owners)
         while True:
             try:
                 with remembered_sizes():
-                    target = next(ways)
+                    way = next(ways)
             except StopIteration:
                 return
             except TargetError as error:
                 yield error
                 return
-            yield target
+            yield way
 
-    def _checked(self, target: Target, began: float) -> Checked:
+    def _checked(self, target: Target, began: float, share: float = 1.0) -> Checked:
         positional, named = parse_inputs(self.job.inputs, target.signature)
         report = check(
             target.value,
             *positional,
             hints=dict(self.job.hints) or None,
-            limit=self.job.limit,
+            limit=self.job.limit and self.job.limit * share,
             progress=self.tell,
             **named,
         )
@@ -175,8 +200,13 @@ def _without_blind_guesses(checked: Checked, parameters: Iterable[str]) -> Check
     return replace(checked, report=replace(report, problems=tuple(map(judged, report.problems))))
 
 
-def _with(checked: Checked, problem: Problem) -> Checked:
-    return replace(checked, report=replace(checked.report, problems=(*checked.report.problems, problem)))
+def _told(name: str, way: Way, checked: Checked) -> Checked:
+    """The report, with a note where arguments were guessed."""
+    if not way.guess:
+        return checked
+    message = f"{name} is built with {way.guess}, as its constructor needs arguments: what is told here holds for these"
+    report = checked.report
+    return replace(checked, report=replace(report, problems=(*report.problems, Problem("SF401", "note", message))))
 
 
 def _always_crashes(report: Report) -> bool:
@@ -227,7 +257,7 @@ def _placed(report: Report, file: str, line: int) -> Report:
 
 def _spans(value: Any) -> Iterator[Span]:
     """The lines of the user's code that a check has seen: the classes of all modules, or the function."""
-    inner = real_module(value)
+    inner = value.built().module if isinstance(value, Recipe) else real_module(value)
     parts = [type(each) for each in inner.modules()] if isinstance(inner, nn.Module) else [inspect.unwrap(inner)]
     for part in dict.fromkeys(parts):
         if getattr(part, "__module__", "").partition(".")[0] == "torch":

@@ -105,6 +105,8 @@ class Relation:
 
 def divisions(difference: Expr) -> Iterator[tuple[Expr, Expr]]:
     """The `n`, `k` for which `difference == 0` says no more and no less than that `k` divides `n`."""
+    difference = without_common_symbols(difference)
+    difference = difference // _content(difference)  # 3*B*d_model == 3*B*n_heads*(d_model//n_heads)
     for monomial, _ in difference.terms:
         for atom, power in monomial:
             if isinstance(atom, Mod) and power == 1 and len(difference.terms) == len(monomial) == 1:
@@ -119,7 +121,6 @@ def divisions(difference: Expr) -> Iterator[tuple[Expr, Expr]]:
 
 def _merged_divisions(difference: Expr) -> Iterator[tuple[Expr, Expr]]:
     """The same where the dividend is a quotient and two divisions became one: `2*((H + 35)//64) - (H + 3)//32`."""
-    difference = difference // _content(difference)
     for monomial, coefficient in difference.terms:
         if len(monomial) == 1 and abs(coefficient) > 1 and isinstance(monomial[0][0], FloorDiv) and monomial[0][1] == 1:
             times, quotient = abs(coefficient), Expr.from_atom(monomial[0][0])

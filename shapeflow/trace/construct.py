@@ -49,14 +49,19 @@ def construct(maker: Callable[..., nn.Module], names: Mapping[str, int | None], 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How to make a module from sizes; see `construct`."""
+    """How to make a module from sizes; see `construct`. `training` is the mode that the module is in."""
 
     constructor: Constructor
     names: Mapping[str, int | None]
+    training: bool = True
 
     @property
     def name(self) -> str:
         return self.constructor.name
+
+    def eval(self) -> Recipe:
+        """The same for a module in evaluation mode."""
+        return replace(self, training=False)
 
     def parameters(self) -> dict[str, Shape]:
         """Every parameter's shape by its path; a tied one stands once, under its first path."""
@@ -79,7 +84,7 @@ class Recipe:
         attempts = []
         for rung, order in RUNGS:
             start = {name: given.get(name, 0) for name in [*self.names][::order]}
-            attempts.append(self._repaired(_Making(self.constructor, start, (), modules), given, rung))
+            attempts.append(self._repaired(_Making(self.constructor, start, (), modules, self.training), given, rung))
             if attempts[-1].error is None:
                 return self._enlarged(attempts[-1], given)
         raise _refused(self, attempts[0]) from attempts[0].error
@@ -117,9 +122,10 @@ class _Making:
     symbols: Mapping[str, int]
     demands: tuple[Expr, ...]
     modules: tuple[ModuleType, ...]
+    training: bool
 
     def make(self, sizes: Mapping[str, Any]) -> nn.Module:
-        return self.constructor(sizes)
+        return self.constructor(sizes).train(self.training)
 
 
 def _given(sizes: Mapping[str, int]) -> Hints:

@@ -357,24 +357,90 @@ def test_a_class_that_needs_arguments_is_taken_from_a_model(folder: Path) -> Non
     assert str(found["Part"].domain) == str(found["Whole"].domain) == "B >= 1"
 
 
-def test_a_class_that_needs_arguments_is_built(folder: Path) -> None:
-    found = reports(folder, BUILT)
-    attention = found["Attention"]
-    assert str(attention.domain) == "B >= 1, T >= 1"
-    assert told(attention) == [
-        (
-            "SF401",
-            "note",
-            "Attention is built with d_model=64, n_heads=4, dropout=0.0, as its constructor needs arguments: "
-            "what is told here holds for these",
-        )
-    ]
+def test_a_class_that_needs_arguments_is_built_of_symbols(folder: Path) -> None:
+    attention = reports(folder, BUILT)["Attention"]
+    assert str(attention.domain) == "d_model >= 1, n_heads >= 1, B >= 1, T >= 1, d_model % n_heads == 0"
+    assert told(attention)[-1] == (
+        "SF401",
+        "note",
+        "Attention is built with any d_model, n_heads, dropout=0.0, as its constructor needs arguments: "
+        "what is told here holds for these",
+    )
 
 
-def test_a_guess_that_does_not_fit_is_no_false_alarm(folder: Path) -> None:
+def test_a_residual_sum_of_two_widths_is_no_false_alarm(folder: Path) -> None:
     report = reports(folder, BUILT)["Residual"]
-    assert report.ok
-    assert "d_in=64, d_out=64" in report.problems[-1].message
+    assert report.ok and "d_in == d_out" in str(report.domain)
+    assert [(each.rule, each.level) for each in report.problems] == [("SF102", "warning")]
+
+
+WIDTHS = """
+    class Heads(nn.Module):
+        def __init__(self, d_model: int, n_heads: int):
+            super().__init__()
+            if d_model % n_heads != 0:
+                raise ValueError(f"{n_heads} heads do not divide {d_model}")
+            self.n_heads, self.out = n_heads, nn.Linear(d_model, d_model)
+
+        def forward(self, x: Float[Tensor, "B T d_model"]) -> Float[Tensor, "B T d_model"]:
+            b, t, d = x.shape
+            return self.out(x.view(b, t, self.n_heads, d // self.n_heads).flatten(2))
+
+    class Unsaid(nn.Module):
+        def __init__(self, d_model: int, n_heads: int):
+            super().__init__()
+            self.n_heads = n_heads
+
+        def forward(self, x: Float[Tensor, "B T d_model"]) -> Float[Tensor, "B T d_model"]:
+            b, t, d = x.shape
+            return x.view(b, t, self.n_heads, d // self.n_heads).flatten(2)
+
+    class Wrong(nn.Module):
+        def __init__(self, d_model: int, d_ff: int):
+            super().__init__()
+            self.up, self.down = nn.Linear(d_model, d_ff), nn.Linear(d_model, d_model)
+
+        def forward(self, x: Float[Tensor, "B T d_model"]) -> Float[Tensor, "B T d_model"]:
+            return self.down(self.up(x).relu())
+
+    class Channels(nn.Module):
+        def __init__(self, channels: int, width: int):
+            super().__init__()
+            self.conv, self.norm = nn.Conv2d(channels, width, 3, padding=1), nn.BatchNorm2d(width)
+
+        def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B width H W"]:
+            return self.norm(self.conv(x))
+
+    class Positions(nn.Module):
+        def __init__(self, max_len: int, d_model: int):
+            super().__init__()
+            self.table = nn.Embedding(max_len, d_model)
+
+        def forward(self, x: Float[Tensor, "B T d_model"]) -> Float[Tensor, "B T d_model"]:
+            return x + self.table(torch.arange(x.shape[1]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "requirement", "levels"),
+    [
+        ("Heads", "d_model % n_heads == 0", []),
+        ("Unsaid", "d_model % n_heads == 0", [("SF104", "note")]),
+        ("Wrong", "d_ff == d_model", [("SF102", "error")]),
+        ("Channels", "C == channels", [("SF102", "warning")]),
+        ("Positions", "max_len >= T", [("SF104", "note")]),
+    ],
+)
+def test_what_sizes_of_a_constructor_have_to_be(folder: Path, name: str, requirement: str, levels: list) -> None:
+    report = reports(folder, WIDTHS)[name]
+    assert str(report.domain).endswith(f", {requirement}")
+    assert [(each.rule, each.level) for each in report.problems] == levels
+
+
+def test_a_layer_that_is_given_another_argument_names_the_right_one(folder: Path) -> None:
+    (problem,) = reports(folder, WIDTHS)["Wrong"].problems
+    assert problem.message == "Linear 'down' takes d_model, gets d_ff: in_features is wrong"
+    assert problem.fix == "nn.Linear(d_ff, d_model)"
 
 
 def test_a_crash_of_every_guess_is_an_error(folder: Path) -> None:

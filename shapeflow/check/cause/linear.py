@@ -82,6 +82,9 @@ def _wrong_size(call: Call, name: str, given: Operand, takes: Expr, layer: Layer
     message, dims, size = f"{name} takes {takes}, gets {shown}", names_in(gets, takes), number(gets)
     if layer is None:
         return Cause(message, f"a weight of {gets} columns", dims, call.location)
+    if size is None and number(takes) is None:  # a model of symbols: the formula is what belongs there
+        fix = layer.written(in_features=str(gets))
+        return Cause(f"{message}: {reason}", fix, dims, layer.location or call.location)
     if size is None:
         return _depends(call, layer, message, given)
     known = formula and not any(char.isalpha() for char in formula)

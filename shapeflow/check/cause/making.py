@@ -15,7 +15,7 @@ from shapeflow.check.cause.call import Call, Dims, submodule
 from shapeflow.check.cause.expression import expression_of, frames, user_frame
 from shapeflow.check.cause.modular import operator_of
 from shapeflow.check.cause.parameters import ALIASES, by_name
-from shapeflow.check.cause.reading import Reader, Turned
+from shapeflow.check.cause.reading import Named, Reader, Turned
 from shapeflow.dims.annotation import signature_of, specs_in
 from shapeflow.dims.spec import TensorSpec
 from shapeflow.errors import ShapeflowError
@@ -55,8 +55,13 @@ def call_in(attempt: Attempt) -> Call | None:
     return call_in_traceback(error, attempt.subject.root, attempt.subject.function)
 
 
-def call_in_traceback(error: BaseException, root: nn.Module | None, function: Any = None) -> Call | None:
-    """The innermost module of torch that was running, with its inputs, from the frames of the error."""
+def call_in_traceback(
+    error: BaseException, root: nn.Module | None, function: Any = None, *, named: Named | None = None
+) -> Call | None:
+    """The innermost module of torch that was running, with its inputs, from the frames of the error.
+
+    `named` are dims that are known of real tensors, by `id`.
+    """
     found = _torch_forward(error)
     if found is None:
         return None
@@ -64,7 +69,7 @@ def call_in_traceback(error: BaseException, root: nn.Module | None, function: An
     operator, arguments = operator_of(module, inputs)
     path = _path_of(root, module)
     where = location(place_of_error(error.__traceback__))
-    return _finished(operator, arguments, error, module, path, root, where, function)
+    return _finished(operator, arguments, error, module, path, root, where, function, named)
 
 
 def call_from(
@@ -78,14 +83,18 @@ def call_from(
     root: nn.Module | None = None,
     location: Location | None = None,
     function_of: Any = None,
+    named: Named | None = None,
 ) -> Call:
-    """The call of `function` that raised `error`, on real or fake tensors. `location` is the user's line."""
+    """The call of `function` that raised `error`, on real or fake tensors. `location` is the user's line.
+
+    `named` are dims that are known of real tensors, by `id`.
+    """
     if isinstance(module, WHOLE) and (found := _torch_forward(error)) is not None and found[0] is module:
-        return _finished(type(module).__name__, found[1], error, module, path, root, location, function_of)
+        return _finished(type(module).__name__, found[1], error, module, path, root, location, function_of, named)
     name = function if isinstance(function, str) else operator_name(function)
     name = ALIASES.get(name, name)
     arguments = by_name(name, tuple(args), kwargs)
-    return _finished(name, arguments, error, module, path, root, location, function_of)
+    return _finished(name, arguments, error, module, path, root, location, function_of, named)
 
 
 def _finished(
@@ -97,8 +106,9 @@ def _finished(
     root: nn.Module | None,
     where: Location | None,
     function: Any,
+    named: Named | None,
 ) -> Call:
-    reader = Reader(root)
+    reader = Reader(root, named)
     read = {name: reader.value(value) for name, value in arguments.items()}
     expression, owner = expression_of(error.__traceback__), _owner(error)
     if owner is None and isinstance(root, nn.Module) and _is_torchs(root):

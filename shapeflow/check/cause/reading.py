@@ -6,13 +6,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import nn
 
-from shapeflow.check.cause.call import Maker, Operand
+from shapeflow.check.cause.call import Dims, Maker, Operand
 from shapeflow.check.cause.parameters import ALIASES
 from shapeflow.dims.expr import Expr
 from shapeflow.trace.source import location
@@ -20,6 +21,10 @@ from shapeflow.trace.traced import Record, source_of, traced
 
 MOST_INDICES = 4096
 """Tensors of whole numbers with more elements are not searched for their greatest."""
+
+
+Named = Mapping[int, Dims]
+"""Dims of real tensors that annotations gave names, by `id`."""
 
 
 class Turned:
@@ -32,7 +37,8 @@ class Turned:
 class Reader:
     """Turns tensors into operands, each once."""
 
-    def __init__(self, root: nn.Module | None) -> None:
+    def __init__(self, root: nn.Module | None, named: Named | None = None) -> None:
+        self.named = named or {}
         self.names: dict[int, tuple[str, str]] = {}
         self.makers: dict[int, Maker] = {}
         if root is not None:
@@ -59,7 +65,7 @@ class Reader:
             record, _, _ = source_of(known)
             dims, dtype = known.signature.shape.dims, known.signature.shape.dtype
             return Operand(dims, sizes, dtype, _kind(record), record.path, self.maker(record))
-        dims = tuple(map(_expr, tensor.shape))
+        dims = self.named.get(id(tensor)) or tuple(map(_expr, tensor.shape))
         path, kind = self.names.get(id(tensor), ("", "result"))
         dtype = str(tensor.dtype).removeprefix("torch.")
         return Operand(dims, sizes, dtype, kind, path, self._view(tensor), _high(tensor))
