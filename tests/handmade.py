@@ -47,6 +47,7 @@ class HandTrace:
     domain: str
     conditions: tuple[Condition, ...]
     assumptions: tuple[Condition, ...]
+    output_names: tuple[str, ...]
 
 
 class Model:
@@ -55,6 +56,7 @@ class Model:
     def __init__(self, name: str, **pinned: int) -> None:
         self.name, self.pinned = name, pinned
         self.free: tuple[str, ...] = ("B", "T")
+        self.output_names: tuple[str, ...] = ()
         self.dims: dict[str, Expr | None] = dict.fromkeys(("B", "T", *pinned))
         self.domain = "B >= 1, T >= 1"
         self.fresh: dict[str, str] = {}
@@ -128,7 +130,12 @@ class Model:
             domain=self.domain,
             conditions=tuple(self.conditions),
             assumptions=tuple(self.assumptions),
+            output_names=self.output_names or self._output_names(),
         )
+
+    def _output_names(self) -> tuple[str, ...]:
+        outputs = sum(edge.target == "output" for edge in self.edges)
+        return ("",) if outputs == 1 else tuple(f"[{i}]" for i in range(outputs))
 
     def _fresh(self, name: str) -> str:
         used = self._names[name]

@@ -6,15 +6,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from itertools import count
 
 import networkx as nx
 
 from shapeflow.errors import DrawError
-from shapeflow.graph.flow import derive, edges, nodes
+from shapeflow.graph.flow import derive, edges, merge, nodes
 from shapeflow.trace.result import Edge, Node, Scope, Shape
+
+Scopes = tuple[Scope, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,8 @@ class Block:
 
     `scopes` ends with the module itself and is empty for the whole model. `operators` counts what runs inside,
     `parameters` the unique numbers in the module and below it. `outputs` are the tensors that leave it and are read.
+    Other kinds than `module` stand for operators of one module, `scopes` being those around them: `views`, whose
+    operators `words` names, `made` from sizes alone, and `more` for what a page has no room for.
     """
 
     name: str
@@ -31,6 +35,7 @@ class Block:
     parameters: int
     outputs: tuple[Shape, ...] = ()
     kind: str = "module"
+    words: tuple[str, ...] = ()
 
 
 def collapse(graph: nx.MultiDiGraph, depth: int) -> nx.MultiDiGraph:
@@ -40,8 +45,29 @@ def collapse(graph: nx.MultiDiGraph, depth: int) -> nx.MultiDiGraph:
     """
     if depth < 0:
         raise DrawError(f"depth is {depth}; it counts levels of modules: 0 (the whole model in one box), 1, 2, ...")
-    home = {node.name: block_name(node.scopes[:depth]) if _closes(node, depth) else node.name for node in nodes(graph)}
-    closed = _closed_blocks(graph, home, depth)
+    return _close(graph, lambda scopes: scopes[:depth] if len(scopes) >= depth else None)
+
+
+def close(graph: nx.MultiDiGraph, opened: Set[Scopes]) -> nx.MultiDiGraph:
+    """Show the inside of the module calls in `opened` (`()` is the whole model) and close every other to a `Block`.
+
+    A call counts as open only when all calls around it are; one that is opened without them changes nothing.
+    """
+
+    def closing(scopes: Scopes) -> Scopes | None:
+        return next((scopes[:i] for i in range(len(scopes) + 1) if scopes[:i] not in opened), None)
+
+    return _close(graph, closing)
+
+
+def contract(graph: nx.MultiDiGraph, members: Mapping[str, Block]) -> nx.MultiDiGraph:
+    """Put the block that `members` names for a node in the place of it, and one block in the place of several.
+
+    A block that is given stands where the first of its nodes stood. No way may lead out of a block and back into it.
+    Its `outputs` are filled in here.
+    """
+    home = {name: members[name].name if name in members else name for name in graph}
+    closed = {block.name: block for block in members.values()}
     tensors = list(_reroute(graph, home, closed))
     leaving: dict[str, dict[int, Shape]] = {name: {} for name in closed}
     for edge in tensors:
@@ -49,7 +75,9 @@ def collapse(graph: nx.MultiDiGraph, depth: int) -> nx.MultiDiGraph:
     for name, shapes in leaving.items():
         closed[name] = replace(closed[name], outputs=tuple(shapes[output] for output in sorted(shapes)))
     left = {node.name: node for node in nodes(graph)} | closed
-    return derive(graph, [left[name] for name in dict.fromkeys(home.values())], tensors)
+    kept = [left[name] for name in dict.fromkeys(home.values())]
+    standing = {name: block.name for name, block in members.items()}
+    return merge(derive(graph, kept, tensors), graph, standing)
 
 
 def within(graph: nx.MultiDiGraph, path: str) -> nx.MultiDiGraph:
@@ -81,7 +109,9 @@ def within(graph: nx.MultiDiGraph, path: str) -> nx.MultiDiGraph:
         [*(edge for edge in crossing if edge.target in depths), *leaving],
         name=next(iter(calls)).kind,
         outputs=tuple(edge.shape for edge in leaving),
+        output_names=tuple(edge.source for edge in leaving),
         repeats=repeats,
+        ends={},
         modules=_below(graph.graph["modules"], path),
         parameters=_below(graph.graph["parameters"], path),
     )
@@ -94,20 +124,28 @@ def block_name(scopes: tuple[Scope, ...]) -> str:
     return f"@{scopes[-1].path}" + (f"#{scopes[-1].call + 1}" if scopes[-1].call else "")
 
 
-def _closes(node: Node | Block, depth: int) -> bool:
-    return node.kind not in ("input", "output") and len(node.scopes) >= depth
+def _close(graph: nx.MultiDiGraph, closing: Callable[[Scopes], Scopes | None]) -> nx.MultiDiGraph:
+    """Close the module call that `closing` names for the calls around a node, if it names one."""
+    homes = {node.name: _closing(node, closing) for node in nodes(graph)}
+    blocks = _closed_blocks(graph, homes)
+    return contract(graph, {name: blocks[scopes] for name, scopes in homes.items() if scopes is not None})
 
 
-def _closed_blocks(graph: nx.MultiDiGraph, home: dict[str, str], depth: int) -> dict[str, Block]:
+def _closing(node: Node | Block, closing: Callable[[Scopes], Scopes | None]) -> Scopes | None:
+    return None if node.kind in ("input", "output") else closing(node.scopes)
+
+
+def _closed_blocks(graph: nx.MultiDiGraph, homes: Mapping[str, Scopes | None]) -> dict[Scopes, Block]:
     modules = graph.graph["modules"]
-    closed: dict[str, Block] = {}
+    closed: dict[Scopes, Block] = {}
     for node in nodes(graph):
-        if not _closes(node, depth):
+        scopes = homes[node.name]
+        if scopes is None:
             continue
-        name, scopes = home[node.name], node.scopes[:depth]
         path = scopes[-1].path if scopes else ""
-        block = closed.get(name) or Block(name, scopes, 0, modules[path].parameters if path in modules else 0)
-        closed[name] = replace(block, operators=block.operators + _operators(node))
+        parameters = modules[path].parameters if path in modules else 0
+        block = closed.get(scopes) or Block(block_name(scopes), scopes, 0, parameters)
+        closed[scopes] = replace(block, operators=block.operators + _operators(node))
     return closed
 
 

@@ -10,7 +10,8 @@ attribute `edge` the trace's `Edge`. Nodes stand in execution order. What the wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import networkx as nx
@@ -27,6 +28,7 @@ def build(trace: Trace) -> nx.MultiDiGraph:
     graph = nx.MultiDiGraph(
         name=trace.name,
         outputs=tuple(edge.shape for edge in trace.outputs),
+        output_names=trace.output_names,
         modules=trace.modules,
         parameters=trace.parameters,
         dims=trace.dims,
@@ -38,6 +40,7 @@ def build(trace: Trace) -> nx.MultiDiGraph:
         conditions=trace.conditions,
         assumptions=trace.assumptions,
         repeats={},
+        ends={},
     )
     fill(graph, trace.nodes, trace.edges)
     return graph
@@ -50,6 +53,24 @@ def derive(
     derived = nx.MultiDiGraph(**{**graph.graph, **facts})
     fill(derived, members, tensors)
     return derived
+
+
+def merge(graph: nx.MultiDiGraph, before: nx.MultiDiGraph, standing: Mapping[str, str]) -> nx.MultiDiGraph:
+    """Note at the nodes of `graph` which of the trace's nodes they stand for; `standing` names those of `before`."""
+    members: dict[str, list[str]] = defaultdict(list)
+    for name in before:
+        kept = name
+        while standing.get(kept, kept) != kept:
+            kept = standing[kept]
+        members[kept] += members_of(before, name)
+    for name in graph:
+        graph.nodes[name]["members"] = tuple(members.get(name, (name,)))
+    return graph
+
+
+def members_of(graph: nx.MultiDiGraph, name: str) -> tuple[str, ...]:
+    """The trace's nodes that a node of a folded or closed graph stands for; itself in the graph of a trace."""
+    return graph.nodes[name].get("members", (name,))
 
 
 def fill(graph: nx.MultiDiGraph, members: Iterable[Node | Block], tensors: Iterable[Edge]) -> None:

@@ -18,7 +18,7 @@ import networkx as nx
 
 from shapeflow.dims.expr import Expr, Symbol
 from shapeflow.graph.block import Block
-from shapeflow.graph.flow import derive, edges, inputs_of, nodes
+from shapeflow.graph.flow import derive, edges, inputs_of, merge, nodes
 from shapeflow.trace.result import Edge, Node, Scope, Shape
 
 Scopes = tuple[Scope, ...]
@@ -42,7 +42,7 @@ def fold(graph: nx.MultiDiGraph) -> nx.MultiDiGraph:
     repeats: dict[Scopes, Scopes] = dict(graph.graph["repeats"])
     _fold_level(graph, Call((), tuple(nodes(graph))), standing, repeats)
     kept = [node for node in nodes(graph) if node.name not in standing]
-    return derive(graph, kept, _reroute(graph, standing, kept), repeats=repeats)
+    return merge(derive(graph, kept, _reroute(graph, standing, kept), repeats=repeats), graph, standing)
 
 
 def _fold_level(graph: nx.MultiDiGraph, parent: Call, standing: dict[str, str], repeats: dict[Scopes, Scopes]) -> None:

@@ -176,6 +176,11 @@ class Trace:
         """The edges into the output node."""
         return tuple(edge for edge in self.edges if edge.target == "output")
 
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """What the model calls each of its outputs: `logits`, `cache.layers[0].keys`, `[1]`; `""` for a single one."""
+        return tuple(path for path, record, _, _ in self._attempt.outputs if id(record) in self._view.names)
+
     @cached_property
     def sizes(self) -> dict[str, int]:
         """Each name and the number that stood for it in the run."""

@@ -1,0 +1,189 @@
+"""What of a model fits one page: equal neighbours once, and as many modules open as there is room for.
+
+>>> page = one_page(graph)
+>>> len(page) <= PAGE.nodes
+True
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Set
+from dataclasses import dataclass, replace
+
+import networkx as nx
+
+from shapeflow.graph.block import Block, Scopes, close, collapse, contract
+from shapeflow.graph.ends import bundle
+from shapeflow.graph.flow import inputs_of, nodes
+from shapeflow.graph.repeat import fold
+from shapeflow.trace.result import Node
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The room on a page: nodes in all, and nodes one below the other on the longest way from an input to an output."""
+
+    nodes: int
+    ranks: int
+
+
+# What makes no new number: the same ones under another shape, type or order of axes.
+VIEWS = frozenset(
+    """view reshape transpose permute swapaxes movedim unsqueeze squeeze flatten unflatten expand expand_as contiguous
+    to type_as type float half bfloat16 double view_as reshape_as t mT T adjoint clone detach broadcast_to""".split()
+)
+
+# A4 upright with letters of 6 points and more: a row is some 45 points high, and is drawn at 0.6 of its size.
+PAGE = Budget(nodes=40, ranks=26)
+
+
+def arrange(graph: nx.MultiDiGraph, *, depth: int | None = None, unfold: bool = False) -> nx.MultiDiGraph:
+    """What a drawing shows: one page; or `depth` levels of modules; or, with `unfold`, every block on its own."""
+    ends = bundle(graph)
+    if depth is None:
+        return ends if unfold else one_page(graph)
+    return levels(ends if unfold else fold(ends), depth)
+
+
+def levels(graph: nx.MultiDiGraph, depth: int) -> nx.MultiDiGraph:
+    """`depth` levels of modules, as `collapse` shows them, but a module of the last level with one node stays open."""
+    if depth < 1:
+        return collapse(graph, depth)
+    calls = {node.scopes[:i] for node in nodes(graph) for i in range(min(depth, len(node.scopes) + 1))}
+    return close(graph, calls | single(graph))
+
+
+def one_page(graph: nx.MultiDiGraph, budget: Budget = PAGE) -> nx.MultiDiGraph:
+    """The graph folded, and closed as far as the budget asks; what is still too long has its middle left out.
+
+    Modules open level by level while there is room; of the last level those that fit. Modules without modules inside
+    (a norm that is written out) come last.
+    """
+    folded = join_views(gather(fold(bundle(graph))))
+    opened: Set[Scopes] = {()} | single(folded)
+    leaves = _leaves(folded)
+    for closed in (leaves, frozenset()):
+        while (wider := opened | (_frontier(folded, opened) - closed)) != opened:
+            if not _fits(close(folded, wider), budget):
+                return shorten(close(folded, _open_kinds(folded, opened, leaves, budget)), budget)
+            opened = wider
+    return shorten(close(folded, opened), budget)
+
+
+def _fits(graph: nx.MultiDiGraph, budget: Budget) -> bool:
+    return len(graph) <= budget.nodes and ranks(graph) <= budget.ranks
+
+
+def ranks(graph: nx.MultiDiGraph) -> int:
+    """How many nodes the longest way has."""
+    return sum(1 for _ in nx.topological_generations(graph))
+
+
+def single(graph: nx.MultiDiGraph) -> set[Scopes]:
+    """The module calls with one node inside: drawn open, they take no more room and tell what they do."""
+    members = Counter(node.scopes[:i] for node in nodes(graph) for i in range(1, len(node.scopes) + 1))
+    return {scopes for scopes, count in members.items() if count == 1}
+
+
+def _frontier(graph: nx.MultiDiGraph, opened: Set[Scopes]) -> set[Scopes]:
+    """The module calls one level below those that are open."""
+    return {node.scopes[: i + 1] for node in nodes(graph) for i in range(len(node.scopes)) if node.scopes[:i] in opened}
+
+
+def _leaves(graph: nx.MultiDiGraph) -> set[Scopes]:
+    """The module calls with no module inside."""
+    calls = {node.scopes[:i] for node in nodes(graph) for i in range(1, len(node.scopes) + 1)}
+    return calls - {scopes[:-1] for scopes in calls}
+
+
+def _open_kinds(graph: nx.MultiDiGraph, opened: Set[Scopes], leaves: Set[Scopes], budget: Budget) -> Set[Scopes]:
+    """Open what fits of the next level: of each kind of module all, else the first, small ones before large ones."""
+    for calls in sorted(_kinds(graph, opened, leaves), key=lambda calls: sum(call.operators for call in calls)):
+        for choice in (calls, calls[:1]):
+            wider = opened | {call.scopes for call in choice}
+            if _fits(close(graph, wider), budget):
+                opened = wider
+                break
+    return opened
+
+
+def _kinds(graph: nx.MultiDiGraph, opened: Set[Scopes], leaves: Set[Scopes]) -> Iterable[list[Block]]:
+    """The closed modules, those that look alike from outside together: one class, as many operators inside."""
+    kinds: dict[tuple[str, int], list[Block]] = defaultdict(list)
+    for node in nodes(close(graph, opened)):
+        if isinstance(node, Block) and node.kind == "module" and node.scopes and node.scopes not in leaves:
+            kinds[node.scopes[-1].kind, node.operators].append(node)
+    return kinds.values()
+
+
+def gather(graph: nx.MultiDiGraph) -> nx.MultiDiGraph:
+    """Operators that only sizes feed (the triangle of a mask, positions), each group of one module as one node.
+
+    They are a model's bookkeeping, and would stand beside it as a column of their own.
+    """
+    bare: set[str] = set()
+    for node in nodes(graph):
+        made = node.kind == "constant" or (node.kind == "operator" and not node.parameters)
+        if made and all(edge.source in bare for edge in inputs_of(graph, node.name)):
+            bare.add(node.name)
+    members: dict[str, Block] = {}
+    for group in nx.weakly_connected_components(graph.subgraph(bare)):
+        ordered = [graph.nodes[name]["node"] for name in graph if name in group]
+        if len(ordered) > 1 and len({node.scopes for node in ordered}) == 1:
+            block = _joined(ordered, "made", _exit(graph, ordered, group))
+            members.update((node.name, block) for node in ordered)
+    return contract(graph, members)
+
+
+def _exit(graph: nx.MultiDiGraph, ordered: list[Node], group: Set[str]) -> str:
+    """The operator that the rest of the model reads, by which the group is called."""
+    read = [node for node in ordered if any(target not in group for target in graph.successors(node.name))]
+    return (read or ordered)[-1].name
+
+
+def join_views(graph: nx.MultiDiGraph) -> nx.MultiDiGraph:
+    """Operators that only lay the same numbers out anew (`view` and then `transpose`) as one node, each run of them."""
+    chain: dict[str, str] = {}
+    for node in nodes(graph):
+        before = inputs_of(graph, node.name)
+        if _is_view(node) and len(before) == 1 and _leads_on(graph, graph.nodes[before[0].source]["node"], node):
+            chain[node.name] = chain.get(before[0].source, before[0].source)
+    runs: dict[str, list[Node]] = defaultdict(list)
+    for name, first in chain.items():
+        runs[first] = [*(runs[first] or [graph.nodes[first]["node"]]), graph.nodes[name]["node"]]
+    blocks = {first: replace(_joined(run, "views", first), words=_words(run)) for first, run in runs.items()}
+    return contract(graph, {node.name: blocks[first] for first, run in runs.items() for node in run})
+
+
+def _words(run: list[Node]) -> tuple[str, ...]:
+    return tuple(node.operator for node in run)
+
+
+def _is_view(node: Node | Block) -> bool:
+    return isinstance(node, Node) and node.operator in VIEWS and len(node.outputs) == 1
+
+
+def _leads_on(graph: nx.MultiDiGraph, before: Node | Block, node: Node | Block) -> bool:
+    return _is_view(before) and before.scopes == node.scopes and graph.out_degree(before.name) == 1
+
+
+def shorten(graph: nx.MultiDiGraph, budget: Budget) -> nx.MultiDiGraph:
+    """Leave out the middle of what no closing of modules makes short enough: a node tells how much that is."""
+    inner = [node for node in nodes(graph) if node.kind not in ("input", "output", "constant")]
+    surplus = max(len(graph) - budget.nodes, ranks(graph) - budget.ranks)
+    if surplus <= 0 or len(inner) <= surplus:
+        return graph
+    first = (len(inner) - surplus) // 2
+    return contract(graph, dict(_middle(inner[first : first + surplus + 1])))
+
+
+def _middle(left_out: list[Node | Block]) -> Iterator[tuple[str, Block]]:
+    block = _joined(left_out, "more", left_out[0].name)
+    return ((node.name, block) for node in left_out)
+
+
+def _joined(members: list, kind: str, name: str) -> Block:
+    operators = sum(node.operators if isinstance(node, Block) else node.kind == "operator" for node in members)
+    shared = members[0].scopes if all(node.scopes == members[0].scopes for node in members) else ()
+    return replace(Block(name, shared, operators, 0), kind=kind)

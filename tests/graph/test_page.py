@@ -1,0 +1,207 @@
+"""What fits one page: bundled ends, modules opened within the budget, bookkeeping gathered; and the residual stream."""
+
+import pytest
+
+from shapeflow.graph import build, edges, fold, nodes
+from shapeflow.graph.ends import bundle, spoken, stem
+from shapeflow.graph.flow import members_of
+from shapeflow.graph.page import PAGE, Budget, arrange, gather, join_views, levels, one_page, ranks
+from shapeflow.graph.spine import spine
+from tests.handmade import Model, toy
+
+
+def names(graph):
+    return [node.name for node in nodes(graph)]
+
+
+def arrows(graph):
+    return [f"{edge.source} -> {edge.target}: {edge.shape}" for edge in edges(graph)]
+
+
+def cached(layers, *, read=False):
+    """Layers that each hand out two tensors for a cache, and with `read` take two in."""
+    model = Model("Cached")
+    x = model.input("x", "B T")
+    made = []
+    for i in range(layers):
+        past = [model.input(f"past[{i}].{part}", "B P") for part in ("keys", "values")] if read else []
+        with model.module(f"layers.{i}", "Layer"):
+            pair = [model.op("linear", x, *past, out="B T 4") for _ in range(2)]
+            x = model.op("sdpa", x, *pair, out="B T")
+        made += pair
+    model.output(x, *made)
+    model.output_names = ("logits", *(f"cache[{i}].{part}" for i in range(layers) for part in ("keys", "values")))
+    return build(model.trace())
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("logits", "logits"),
+        ("cache.layers[0].keys", "cache"),
+        ("past_key_values[11][1]", "past_key_values"),
+        ("[3]", ""),
+        ("", ""),
+        ("x1", "x"),
+        ("hidden_states_2", "hidden_states"),
+    ],
+)
+def test_the_stem_is_what_comes_before_the_first_number(name, known):
+    assert stem(name) == known
+
+
+def test_tensors_of_a_cache_are_one_input_and_one_output():
+    graph = bundle(cached(12, read=True))
+    inputs = [node.name for node in nodes(graph) if node.kind == "input"]
+    outputs = [node.name for node in nodes(graph) if node.kind == "output"]
+    assert inputs == ["x", "past[0].keys"] and outputs == ["output", "output cache"]
+    ends = graph.graph["ends"]
+    assert {name: (spoken(ends[name]), len(ends[name])) for name in ends} == {
+        "past[0].keys": ("past", 24),
+        "output": ("logits", 1),
+        "output cache": ("cache", 24),
+    }
+    assert len([edge for edge in edges(graph) if edge.target == "output cache"]) == 24
+
+
+def test_a_pair_of_outputs_stays_two_edges_of_one_node():
+    model = Model("Pair")
+    x = model.input("x", "B T")
+    model.output(model.op("mean", x, out="B"), model.op("var", x, out="B"))
+    graph = bundle(build(model.trace()))
+    assert names(graph) == ["x", "mean", "var", "output"] and graph.graph["ends"] == {}
+
+
+def test_outputs_that_were_folded_away_are_counted_all_the_same():
+    page = one_page(cached(12))
+    assert names(page)[-2:] == ["output", "output cache"]
+    assert len(page.graph["ends"]["output cache"]) == 24
+
+
+def deep(blocks, width):
+    """Unequal blocks, each of `width` operators of unequal shapes."""
+    model = Model("Deep")
+    x = model.input("x", "B T")
+    for i in range(blocks):
+        with model.module(f"blocks.{i}", f"Block{i}"), model.module(f"blocks.{i}.inner", "Inner"):
+            for j in range(width):
+                x = model.op("conv2d", x, out=f"B {i * width + j + 3}")
+            with model.module(f"blocks.{i}.inner.last", "Last"):
+                x = model.op("relu", model.op("conv2d", x, out="B T"), out="B T")
+    model.output(x)
+    return build(model.trace())
+
+
+@pytest.mark.parametrize(("blocks", "width"), [(3, 2), (3, 7), (5, 11), (20, 3), (1, 60), (70, 1)])
+def test_any_model_fits_the_page(blocks, width):
+    page = one_page(deep(blocks, width))
+    assert len(page) <= PAGE.nodes and ranks(page) <= PAGE.ranks
+
+
+def test_modules_open_while_there_is_room():
+    graph = build(toy(3).trace())
+    assert "softmax" in one_page(graph)
+    assert {"@blocks.0.attn", "@blocks.0.ffn", "add_1"} <= set(one_page(graph, Budget(nodes=12, ranks=12)))
+    assert {"softmax", "@blocks.0.ffn"} <= set(one_page(graph, Budget(nodes=18, ranks=16)))  # no module inside: last
+    least = one_page(graph, Budget(nodes=8, ranks=8))
+    assert names(least) == ["ids", "embedding", "tril", "@blocks.0", "linear_9", "output"]
+
+
+def test_of_modules_of_one_kind_the_first_opens_when_not_all_can():
+    page = one_page(deep(1, 2), Budget(9, 9))
+    assert names(page) == ["x", "conv2d", "conv2d_1", "conv2d_2", "relu", "output"]
+    model = Model("Twins")
+    x = model.input("x", "B T")
+    for i in range(3):
+        with model.module(f"twins.{i}", "Twin"):
+            for operator in ("linear", "relu", "tanh"):
+                with model.module(f"twins.{i}.{operator}", "Part"):
+                    x = model.op(operator, x, out=f"B {i + 2}")
+    model.output(x)
+    page = one_page(build(model.trace()), Budget(nodes=8, ranks=8))
+    assert names(page) == ["x", "linear", "relu", "tanh", "@twins.1", "@twins.2", "output"]
+
+
+def test_what_no_closing_shortens_has_its_middle_left_out():
+    model = Model("Long")
+    x = model.input("x", "B T")
+    for _ in range(100):
+        x = model.op("relu", x, out="B T")
+    model.output(x)
+    page = one_page(build(model.trace()), Budget(nodes=12, ranks=12))
+    assert len(page) == 12
+    (left_out,) = [node for node in nodes(page) if node.kind == "more"]
+    assert left_out.operators == 100 - 9
+    assert arrows(page)[0] == "x -> relu: B T" and arrows(page)[-1] == "relu_99 -> output: B T"
+
+
+def test_operators_that_sizes_alone_feed_are_one_node():
+    graph = gather(fold(build(toy(2).trace())))
+    (made,) = [node for node in nodes(graph) if node.kind == "made"]
+    assert (made.name, made.operators, [str(shape) for shape in made.outputs]) == ("tril", 2, ["T T"])
+    assert "ones" not in graph and "tril -> masked_fill: T T" in arrows(graph)
+
+
+def test_views_in_a_row_are_one_node_while_one_reader_follows():
+    model = Model("Views")
+    x = model.input("x", "B T")
+    heads = model.op("transpose", model.op("view", x, out="B T 2 4"), out="B 2 T 4")
+    model.output(model.op("add", heads, model.op("permute", model.op("relu", heads, out="B"), out="B"), out="B"))
+    graph = join_views(build(model.trace()))
+    assert names(graph) == ["x", "view", "relu", "permute", "add", "output"]
+    assert graph.nodes["view"]["node"].words == ("view", "transpose")
+    assert [str(shape) for shape in graph.nodes["view"]["node"].outputs] == ["B 2 T 4"]
+
+
+def test_depth_is_taken_as_it_is_said_and_unfold_keeps_every_block():
+    graph = build(toy(12).trace())
+    assert names(arrange(graph, depth=1)) == ["ids", "embedding", "ones", "tril", "@blocks.0", "linear_36", "output"]
+    assert len([name for name in arrange(graph, depth=1, unfold=True) if name.startswith("@blocks")]) == 12
+    assert names(arrange(graph, unfold=True)) == names(graph)
+    assert names(arrange(graph, depth=0)) == ["ids", "@", "output"]
+    assert names(levels(graph, 9)) == names(graph)
+
+
+def test_a_drawn_node_knows_what_it_stands_for():
+    graph = build(toy(12).trace())
+    page = arrange(graph, depth=2)
+    assert {"softmax_7", "softmax"} <= set(members_of(page, "@blocks.0.attn"))
+    assert members_of(page, "add_1") == tuple(f"add_{i}" for i in range(1, 24, 2))
+    assert members_of(page, "embedding") == ("embedding",)
+    assert sorted(name for node in page for name in members_of(page, node)) == sorted(graph)
+    assert members_of(one_page(graph), "tril") == ("ones", "tril")
+
+
+def test_the_residual_stream_runs_from_the_input_to_the_output():
+    assert spine(build(toy(2).trace())) == [
+        ("ids", "embedding", "add", "add_1", "add_2", "add_3", "linear_6", "output")
+    ]
+
+
+def test_a_norm_behind_each_sum_is_on_the_stream():
+    model = Model("Post")
+    x = model.input("x", "B T")
+    for _ in range(2):
+        x = model.op("add", x, model.op("linear", x, out="B T"), out="B T")
+        x = model.op("layer_norm", x, out="B T")
+    model.output(x)
+    assert spine(build(model.trace())) == [("x", "add", "layer_norm", "add_1", "layer_norm_1", "output")]
+
+
+def test_a_sum_of_two_branches_is_no_stream():
+    model = Model("Sum")
+    x = model.input("x", "B T")
+    model.output(model.op("add", model.op("relu", x, out="B T"), model.op("tanh", x, out="B T"), out="B T"))
+    assert spine(build(model.trace())) == []
+
+
+def test_a_shortcut_with_a_projection_does_not_stop_the_stream():
+    """ResNet: the first block of each stage projects its shortcut, so neither input of its sum comes from the other."""
+    model = Model("Net")
+    x = model.input("x", "B T")
+    for projects in (False, True, False):
+        short = model.op("conv2d", x, out="B T") if projects else x
+        x = model.op("add", model.op("relu", x, out="B T"), short, out="B T")
+    model.output(x)
+    (chain,) = spine(build(model.trace()))
+    assert chain[:2] == ("x", "add") and chain[-3:] == ("add_1", "add_2", "output")
