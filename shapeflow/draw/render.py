@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import networkx as nx
 
 from shapeflow.draw.dot import to_dot
+from shapeflow.draw.graphml import to_graphml
 from shapeflow.draw.layout import render
 from shapeflow.errors import DrawError
 from shapeflow.graph import collapse, nodes, to_json
@@ -41,12 +42,17 @@ def _json(graph: nx.MultiDiGraph, *, depth: int | None = None, **_: Any) -> byte
     return to_json(graph if depth is None else collapse(graph, depth)).encode()
 
 
+def _graphml(graph: nx.MultiDiGraph, *, depth: int | None = None, **_: Any) -> bytes:
+    return to_graphml(graph, depth=depth).encode()
+
+
 WRITERS: Mapping[str, Writer] = {
     ".svg": _picture("svg"),
     ".png": _picture("png"),
     ".pdf": _picture("pdf"),
     ".dot": _dot,
     ".json": _json,
+    ".graphml": _graphml,
 }
 
 
