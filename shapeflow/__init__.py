@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from shapeflow.check.problem import Problem, Report
     from shapeflow.cost.params import params
     from shapeflow.graph.loaded import load
+    from shapeflow.runtime.explain import explain
     from shapeflow.trace.result import Trace
     from shapeflow.trace.tracer import trace
 
@@ -36,6 +37,7 @@ __all__ = [
     "Trace",
     "TraceError",
     "check",
+    "explain",
     "load",
     "params",
     "trace",
@@ -50,6 +52,7 @@ _HOMES = {
     "Report": "shapeflow.check.problem",
     "Problem": "shapeflow.check.problem",
     "params": "shapeflow.cost.params",
+    "explain": "shapeflow.runtime.explain",
 }
 
 

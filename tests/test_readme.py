@@ -1,9 +1,11 @@
 """Every example of the README runs: Python blocks as they are, shell blocks through the command line.
 
-A block of text is what the command above it prints, or the beginning of it; one of TOML is read as settings.
+A block of text is what the command or the program above it prints, or the beginning of it; one of TOML is read as
+settings.
 """
 
 import re
+import runpy
 import shlex
 from pathlib import Path
 
@@ -44,13 +46,25 @@ def test_shapeflow_commands(checkout: Path, command: str) -> None:
     assert answer.stdout
 
 
-PRINTED = [(BLOCKS[i - 1][1].splitlines()[-1], text) for i, (language, text) in enumerate(BLOCKS) if language == "text"]
+BEFORE = [(BLOCKS[at - 1], text) for at, (language, text) in enumerate(BLOCKS) if language == "text"]
+PRINTED = [(block.splitlines()[-1], text) for (language, block), text in BEFORE if language == "bash"]
+PRINTED_BY_PYTHON = [(block, text) for (language, block), text in BEFORE if language == "python"]
 
 
 @pytest.mark.parametrize(("command", "text"), PRINTED)
 def test_printed_text(checkout: Path, command: str, text: str) -> None:
     answer = CliRunner().invoke(app, shlex.split(command)[1:])
     assert answer.stdout.replace(f"{ROOT}/", "").startswith(text)
+
+
+@pytest.mark.parametrize(("program", "text"), PRINTED_BY_PYTHON)
+def test_text_printed_by_python(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], program: str, text: str
+) -> None:
+    (checkout / "example.py").write_text(program)
+    monkeypatch.syspath_prepend(checkout)
+    runpy.run_path("example.py")
+    assert capsys.readouterr().out.startswith(text)
 
 
 @pytest.mark.parametrize("text", [text for language, text in BLOCKS if language == "toml"])

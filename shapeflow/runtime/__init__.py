@@ -1,0 +1,1 @@
+"""What watches a model while it runs: errors explained, annotations enforced."""
