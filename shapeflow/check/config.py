@@ -7,6 +7,7 @@
     exclude = ["experiments"]
     limit = 30
     strict = true
+    enforce = ["my_package"]                  # for sf.enforce() and pytest, not for the checker
 
 An unknown key, or a value of another type, is a ConfigError: a setting that does nothing would be believed.
 """
@@ -50,6 +51,7 @@ class Config:
     exclude: tuple[str, ...] = ()
     limit: float | None = None
     strict: bool = False
+    enforce: tuple[str, ...] = ()
 
     def ignores(self, rule: str, file: str) -> bool:
         """Whether the project does not want to be told of this rule in this file (relative to where we run)."""
@@ -94,7 +96,7 @@ def _table(file: Path) -> dict[str, Any] | None:
     return tool.get("shapeflow") if isinstance(tool, dict) else None
 
 
-KEYS = ("targets", "ignore", "per-file-ignores", "exclude", "limit", "strict")
+KEYS = ("targets", "ignore", "per-file-ignores", "exclude", "limit", "strict", "enforce")
 TARGET_KEYS = ("target", "inputs", "with", "hints", "limit", "ignore")
 
 
@@ -115,6 +117,7 @@ class _Reader:
             exclude=self._texts(given, "exclude"),
             limit=self._limit(given, ""),
             strict=self._of(given, "strict", bool, "true or false", False),
+            enforce=self._texts(given, "enforce"),
         )
 
     def _target(self, given: object, at: int) -> Wanted:

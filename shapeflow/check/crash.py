@@ -12,10 +12,12 @@ from dataclasses import dataclass, field, replace
 from shapeflow.check.annotations import annotation_problems
 from shapeflow.check.batch import batch_in
 from shapeflow.check.cause import Cause, call_in, call_of, cause, prove
+from shapeflow.check.cause.written import constructor
 from shapeflow.check.explore import Crash, Exploration, Need, RankChange
 from shapeflow.check.problem import Level, Problem
 from shapeflow.check.sizes import Sizes, sizes_text
 from shapeflow.check.values import Reach
+from shapeflow.dims.expr import Expr
 from shapeflow.dims.relation import Relation
 from shapeflow.dims.solve import divisions_in
 from shapeflow.torch_private import NO_FAKE_KERNEL
@@ -105,7 +107,21 @@ class Crashes:
         high = _highest(need.relation)
         if high is not None and high >= USUAL:
             return "SF104", "note"
-        return self._judged_made_of(need)
+        return ("SF104", "note") if self._is_argument(need.relation) else self._judged_made_of(need)
+
+    def _is_argument(self, relation: Relation) -> bool:
+        """`d_in == 5`, and the module was made with a `d_in`, which it did not keep: then it was 5."""
+        root, names = self.search.subject.root, _names(relation)
+        left, operator, right = relation.sides()
+        if (
+            root is None
+            or operator != "=="
+            or len(names) != 1
+            or right.constant is None
+            or left != Expr.symbol(names[0])
+        ):
+            return False
+        return any(names[0] in constructor(type(part)) for part in root.modules())
 
     def _judged_made_of(self, need: Need) -> tuple[str, Level]:
         """The same for a class made of symbols, whose sizes whoever makes it has to choose so that they fit.
@@ -119,6 +135,8 @@ class Crashes:
             return "SF102", "error"
         if not _is_equality(need.relation):
             return "SF104", "note"
+        if not names <= made_of and not _is_of_names(need.relation):
+            return "SF104", "note"
         is_meant = need.operator.strip("_") in ELEMENTWISE or not names <= made_of
         return "SF102", "warning" if is_meant else "error"
 
@@ -129,7 +147,7 @@ class Crashes:
             return f"declare {relation} with the input"
         if names <= made_of:
             return f"have the constructor refuse other sizes than {relation}"
-        if _is_equality(relation):
+        if _is_of_names(relation):
             return f"one name for both in the annotation, if {relation} is meant"
         return f"choose {', '.join(sorted(names & made_of))} so that {relation}"
 
@@ -306,6 +324,12 @@ def _highest(relation: Relation) -> int | None:
 def _names(relation: Relation) -> tuple[str, ...]:
     left, _, right = relation.sides()
     return tuple(sorted(symbol.name for symbol in left.symbols | right.symbols if symbol.value is None))
+
+
+def _is_of_names(relation: Relation) -> bool:
+    """`C == channels`, as it is."""
+    left, operator, right = relation.sides()
+    return operator == "==" and all(side in map(Expr.symbol, _names(relation)) for side in (left, right))
 
 
 def _is_equality(relation: Relation) -> bool:

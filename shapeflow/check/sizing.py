@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from shapeflow.dims.annotation import signature_of
+from shapeflow.dims.annotation import signature_of, specs_in
 from shapeflow.errors import InputError, TargetError
 
 ROLES = (
@@ -51,6 +51,15 @@ class Sized:
 
     def __str__(self) -> str:
         return ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())
+
+
+def filled(signature: inspect.Signature) -> Sized:
+    """Values for the arguments of a function that are needed and are no tensors; empty where one is no number."""
+    others = [each for each in signature.parameters.values() if specs_in(each.annotation) is None]
+    try:
+        return Sized(_Filler(0).arguments(inspect.Signature(others)))
+    except _Unknown:
+        return Sized({})
 
 
 class _Unknown(Exception):

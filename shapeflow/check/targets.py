@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Literal, TypeAlias
 
 from torch import nn
 
-from shapeflow.check.sizing import sized
+from shapeflow.check.sizing import Sized, filled, sized
 from shapeflow.check.symbolic import symbolic
 from shapeflow.dims.annotation import signature_of, specs_in
 from shapeflow.errors import InputError, SpecError, TargetError
@@ -123,14 +123,17 @@ def _required(signature: inspect.Signature) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A target and, where its constructor got arguments that nobody gave, which: `guess` is said to the reader.
+    """A target and, where it got arguments that nobody gave, which: `guess` is said to the reader.
 
-    One that is `symbolic` holds for all sizes; only the numbers beside the symbols are guessed.
+    A `symbolic` one holds for all sizes; only the numbers beside the symbols are guessed. `owner` is the model of the
+    same file that it is taken from. `values` are guessed for the arguments of a function that are no tensors.
     """
 
     target: Target
     guess: str = ""
     symbolic: bool = False
+    owner: str = ""
+    values: Mapping[str, object] = field(default_factory=dict)
 
 
 def made(found: Found, owners: dict[str, nn.Module]) -> Iterator[Way]:
@@ -140,11 +143,13 @@ def made(found: Found, owners: dict[str, nn.Module]) -> Iterator[Way]:
     no way.
     """
     if not found.needs:
-        yield Way(load(found.text))
+        target = load(found.text)
+        values = filled(target.signature) if found.kind == "function" else Sized({})
+        yield Way(target, str(values), values=values.arguments)
         return
     inside = _inside(found, owners)
     if inside is not None:
-        yield Way(inside)
+        yield inside
         return
     yield from _guessed(found)
 
@@ -170,9 +175,10 @@ def _guessed(found: Found) -> Iterator[Way]:
         raise refused
 
 
-def _inside(found: Found, owners: dict[str, nn.Module]) -> Target | None:
+def _inside(found: Found, owners: dict[str, nn.Module]) -> Way | None:
     for name, owner in owners.items():
         for path, part in owner.named_modules():
             if type(part) is found.value:
-                return Target(found.text, part, (f"{found.name} is taken from {name}" + (f": {path}" if path else ""),))
+                note = f"{found.name} is taken from {name}" + (f": {path}" if path else "")
+                return Way(Target(found.text, part, (note,)), owner=name if path else "")
     return None

@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
@@ -142,10 +142,13 @@ class Bench:
         if id(model) in self.known:  # the class of a model that stands in the same file
             checked = self.known[id(model)]
             return replace(checked, report=replace(checked.report, name=target.text), notes=target.notes)
-        checked = _without_blind_guesses(self._checked(target, began), target.signature.parameters)
+        checked = self._checked(target, began, values=way.values)
+        checked = _without_blind_guesses(checked, target.signature.parameters)
         if not found.needs and isinstance(model, nn.Module):
             self.owners.setdefault(found.name, model)
             self.known[id(model)] = checked
+        if way.owner and self.known[id(self.owners[way.owner])].report.ok:
+            checked = _asked_of_the_owner(checked, way.owner)
         return _told(found.name, way, checked)
 
     def _checked_symbols(self, way: Way, began: float) -> Checked | None:
@@ -173,7 +176,9 @@ class Bench:
                 return
             yield way
 
-    def _checked(self, target: Target, began: float, share: float = 1.0) -> Checked:
+    def _checked(
+        self, target: Target, began: float, share: float = 1.0, values: Mapping[str, object] | None = None
+    ) -> Checked:
         positional, named = parse_inputs(self.job.inputs, target.signature)
         report = check(
             target.value,
@@ -181,6 +186,7 @@ class Bench:
             hints=dict(self.job.hints) or None,
             limit=self.job.limit and self.job.limit * share,
             progress=self.tell,
+            **(values or {}),
             **named,
         )
         report = replace(report, name=target.text, seconds=time.monotonic() - began)
@@ -200,11 +206,24 @@ def _without_blind_guesses(checked: Checked, parameters: Iterable[str]) -> Check
     return replace(checked, report=replace(report, problems=tuple(map(judged, report.problems))))
 
 
+def _asked_of_the_owner(checked: Checked, owner: str) -> Checked:
+    """A part of a model that holds: what it asks of its inputs' sizes alone, the model gives it."""
+
+    def judged(problem: Problem) -> Problem:
+        if problem.level != "error" or not problem.rule.startswith(("SF1", "SF2")):
+            return problem
+        return replace(problem, level="note", details=(*problem.details, f"inside {owner} it holds"))
+
+    return replace(checked, report=replace(checked.report, problems=tuple(map(judged, checked.report.problems))))
+
+
 def _told(name: str, way: Way, checked: Checked) -> Checked:
     """The report, with a note where arguments were guessed."""
     if not way.guess:
         return checked
-    message = f"{name} is built with {way.guess}, as its constructor needs arguments: what is told here holds for these"
+    how = "called with" if way.values else "built with"
+    what = "it" if way.values else "its constructor"
+    message = f"{name} is {how} {way.guess}, as {what} needs arguments: what is told here holds for these"
     report = checked.report
     return replace(checked, report=replace(report, problems=(*report.problems, Problem("SF401", "note", message))))
 

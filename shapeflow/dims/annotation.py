@@ -30,6 +30,8 @@ __all__ = ["Each", "Fields", "Specs", "alternatives", "signature_of", "spec_of",
 Specs: TypeAlias = "TensorSpec | tuple[Specs | None, ...] | Fields | Each"
 
 _WRAPPERS = (typing.Annotated, typing.Required, typing.NotRequired, typing.Final, typing.ClassVar)
+_BRACED = re.compile(r"(?<!\S)#?([\w+\-*/%()]*\{[^{}]*\}[\w+\-*/%()]*)+(?!\S)")
+_ATTRIBUTE = re.compile(r"#?\{\s*self\.(\w+)\s*\}")
 _OURS_ALONE = {
     "<": "jaxtyping takes a bound for a size: declare it with the input instead",
     ">": "jaxtyping takes a bound for a size: declare it with the input instead",
@@ -170,7 +172,7 @@ def _read(annotation: Any) -> TensorSpec:
     before = f'{annotation.dtype.__name__}[{array}, "'
     try:
         _refuse_ours_alone(annotation.dim_str)
-        spec = parse_spec(annotation.dim_str)
+        spec = parse_spec(_BRACED.sub(_without_braces, annotation.dim_str))
     except SpecError as error:
         hint = f'{before}{error.hint}"]' if error.hint else ""
         shown = f'{before}{error.text}"]'
@@ -186,6 +188,12 @@ def _refuse_ours_alone(dim_str: str) -> None:
     for at, char in enumerate(dim_str):
         if char in _OURS_ALONE:
             raise SpecError(dim_str, at, _OURS_ALONE[char], _without_ours(dim_str))
+
+
+def _without_braces(axis: re.Match[str]) -> str:
+    """`{self.d}` is the axis `d`; other braces read a value when the code runs: the axis has no name until then."""
+    attribute = _ATTRIBUTE.fullmatch(axis[0])
+    return attribute[1] if attribute else "_"
 
 
 def _without_ours(dim_str: str) -> str:

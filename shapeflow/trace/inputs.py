@@ -117,10 +117,28 @@ def _example(specs: Specs) -> Any:
     if isinstance(specs, Each):
         return [_example(specs.item)]
     if isinstance(specs, Fields):
-        return specs.kind(**{key: _example(inner) for key, inner in specs.items() if inner is not None})
+        return _filled(specs.kind, {key: _example(inner) for key, inner in specs.items() if inner is not None})
     if isinstance(specs, tuple):
         return tuple(None if inner is None else _example(inner) for inner in specs)
     return specs
+
+
+def _filled(kind: type, values: dict[str, Any]) -> Any:
+    """An object with these fields; a dataclass without its constructor, which may check the types of what it gets."""
+    if not dataclasses.is_dataclass(kind):
+        return kind(**values)
+    made = object.__new__(kind)
+    for field in dataclasses.fields(kind):
+        if field.name in values:
+            value = values[field.name]
+        elif field.default_factory is not dataclasses.MISSING:
+            value = field.default_factory()
+        else:
+            value = field.default
+        if value is dataclasses.MISSING:
+            raise InputError(f"{kind.__name__} needs {field.name}, which is no tensor: give one of your own")
+        object.__setattr__(made, field.name, value)
+    return made
 
 
 def _read(value: Any, parameter: inspect.Parameter | None, key: str) -> Any:

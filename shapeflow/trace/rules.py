@@ -129,8 +129,10 @@ class FreshSizes:
         return repeats.new_empty((self.count("repeat_interleave", None) if output_size is None else output_size,))
 
     def _bincount(self, mode: Any, tensor: torch.Tensor, weights: Any = None, minlength: int = 0) -> torch.Tensor:
+        """As many as `minlength`, where it is given: who gives it means that there are so many kinds of values."""
         dtype = torch.int64 if weights is None else torch.float64
-        return tensor.new_empty((self.count("bincount", None),), dtype=dtype)
+        size = self.count("bincount", None) if type(minlength) is int and minlength == 0 else minlength
+        return tensor.new_empty((size,), dtype=dtype)
 
     def _nms(self, mode: Any, boxes: torch.Tensor, scores: torch.Tensor, threshold: float) -> torch.Tensor:
         return boxes.new_empty((self.count("nms", boxes.shape[0]),), dtype=torch.int64)

@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from jaxtyping import Float
+from beartype import beartype
+from jaxtyping import Float, jaxtyped
 from torch import Tensor, nn
 
 import shapeflow as sf
@@ -136,3 +137,36 @@ def test_an_annotation_that_cannot_be_read_is_told():
     (problem,) = [each for each in sf.check(Outer()).problems if each.rule == "SF203"]
     assert problem.level == "warning"
     assert "cannot be read: jaxtyping takes a bound for a size" in problem.message
+
+
+class Braces(nn.Module):
+    def __init__(self, d: int) -> None:
+        super().__init__()
+        self.d = d
+        self.map = nn.Linear(d, d)
+
+    @jaxtyped(typechecker=beartype)
+    def forward(self, x: Float[Tensor, "B T {self.d}"]) -> Float[Tensor, "B {x.shape[1]} {self.d}"]:
+        return self.map(x)
+
+
+def test_braces_in_annotations_are_followed() -> None:
+    report = sf.check(Braces(5))
+    assert report.problems == () and str(report.domain) == "B >= 1, T >= 1"
+
+
+class Unkept(nn.Module):
+    """Its constructor's argument is the name of a dim, and no attribute keeps it."""
+
+    def __init__(self, d_in: int) -> None:
+        super().__init__()
+        self.map = nn.Linear(d_in, 7)
+
+    def forward(self, x: Float[Tensor, "B d_in"]) -> Float[Tensor, "B d_out"]:
+        return self.map(x)
+
+
+def test_an_argument_that_the_module_did_not_keep_is_no_error() -> None:
+    report = sf.check(Unkept(5))
+    assert report.ok and str(report.domain) == "B >= 1, d_in == 5"
+    assert [(each.rule, each.level) for each in report.problems] == [("SF104", "note")]

@@ -366,3 +366,13 @@ def test_a_comparison_of_sizes_is_a_flag_of_an_operator():
         return F.scaled_dot_product_attention(x, x, x, is_causal=x.shape[2] > 1)
 
     assert str(sf.trace(attend, "B h T d").outputs[0].shape) == "B h T d"
+
+
+def test_counts_of_a_given_number_of_kinds():
+    def counts(x, n_kinds):
+        return torch.bincount(x, minlength=n_kinds.shape[0]) * n_kinds
+
+    traced = sf.trace(counts, "N:int64", "n_kinds:int64")
+    assert str(traced.outputs[0].shape) == "n_kinds"
+    kinds = torch.tensor([2, 3, 5])
+    assert torch.equal(traced.graph_module(torch.tensor([0, 2, 2, 1]), kinds), torch.tensor([2, 3, 10]))
