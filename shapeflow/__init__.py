@@ -19,6 +19,7 @@ from shapeflow.errors import DrawError, FormatError, InputError, ShapeflowError,
 if TYPE_CHECKING:
     from shapeflow.check.check import check
     from shapeflow.check.problem import Problem, Report
+    from shapeflow.cost.cost import Cost, cost
     from shapeflow.cost.params import params
     from shapeflow.graph.loaded import load
     from shapeflow.runtime.explain import explain
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from shapeflow.trace.tracer import trace
 
 __all__ = [
+    "Cost",
     "DrawError",
     "FormatError",
     "InputError",
@@ -37,6 +39,7 @@ __all__ = [
     "Trace",
     "TraceError",
     "check",
+    "cost",
     "explain",
     "load",
     "params",
@@ -52,6 +55,8 @@ _HOMES = {
     "Report": "shapeflow.check.problem",
     "Problem": "shapeflow.check.problem",
     "params": "shapeflow.cost.params",
+    "cost": "shapeflow.cost.cost",
+    "Cost": "shapeflow.cost.cost",
     "explain": "shapeflow.runtime.explain",
 }
 

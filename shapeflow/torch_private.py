@@ -30,6 +30,7 @@ __all__ = [
     "copy_fake",
     "fake_like",
     "is_scripted",
+    "kernels_of_the_device",
     "lstm_functions",
     "new_fake",
     "pad_packed",
@@ -185,6 +186,11 @@ def restrided(tensor: torch.Tensor, sizes: Sequence[Any], strides: Sequence[Any]
     with torch._C.DisableTorchFunction(), in_kernel_invocation_manager(fake.fake_mode):
         view = tensor.as_strided(sizes, strides, tensor.storage_offset())
     return copy_fake(view, fake.fake_mode.attributes(fake.fake_device))
+
+
+def kernels_of_the_device() -> Any:
+    """Within it composite operators decompose as they do where the model runs, not as the Python dispatcher does."""
+    return torch._C._DisablePythonDispatcher()
 
 
 def lstm_functions() -> dict[str, Any]:
