@@ -75,6 +75,17 @@ def load(text: str, *, arguments: Mapping[str, object] | None = None, has_inputs
     return _build(text, maker, arguments)
 
 
+def maker_of(text: str) -> Callable[..., Any]:
+    """The class or the factory that `text` names, uncalled: for `construct`. Raises TargetError for anything else."""
+    found = _find(text)
+    maker = zoo.builder_of(found) or found
+    if isinstance(found, nn.Module) or not callable(maker):
+        raise TargetError(
+            f"{text} is {_kind(found)}: names for arguments need a class or a function that makes a model"
+        )
+    return maker
+
+
 def _kind(found: object) -> str:
     if isinstance(found, type):
         return f"the class {found.__name__}"

@@ -1,28 +1,168 @@
-"""`shapeflow params`: parameters and buffers."""
+"""`shapeflow params`: parameters and buffers, as numbers or as formulas of the constructor's arguments."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from shapeflow.arguments import parse_inputs, parse_keywords, parse_sizes
 from shapeflow.cli.command import app
-from shapeflow.cli.console import print_notes, stdout
-from shapeflow.cli.options import Depth, InputTexts, TargetText, WithTexts
+from shapeflow.cli.console import print_notes, stdout, write_text
+from shapeflow.cli.options import AtTexts, Depth, InputTexts, TargetText, WithTexts
 from shapeflow.cli.target import load_target
+from shapeflow.errors import InputError
 from shapeflow.progress import progress
+
+if TYPE_CHECKING:
+    from shapeflow.cost.params import ParamReport
+    from shapeflow.cost.sheet import Sheet
+
+FOR_MACHINES = ("csv", "json")
+
+SymbolicText = Annotated[
+    str | None,
+    typer.Option("--symbolic", metavar="NAME,...", help="Count by formulas: these arguments are names, no numbers."),
+]
+OnlyText = Annotated[
+    str | None, typer.Option("--only", metavar="KIND,...", help="Of weights, biases, norms, embeddings.")
+]
+ExcludeTexts = Annotated[
+    list[str] | None,
+    typer.Option("--exclude", metavar="PATTERN", help='Parameters, modules or kinds: "*.bias", head, Conv2d.'),
+]
+ByText = Annotated[str, typer.Option("--by", help="A line for each: module, kind, role or parameter.")]
+ColumnsText = Annotated[str | None, typer.Option("--columns", metavar="NAME,...", help="Which columns to show.")]
+SortText = Annotated[
+    str | None, typer.Option("--sort", metavar="COLUMN", help="Largest first; -COLUMN for smallest first.")
+]
+FormatText = Annotated[str, typer.Option("--format", "-f", help="text, csv, json, markdown, latex or html.")]
+OutputPath = Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file.")]
+Active = Annotated[bool, typer.Option("--active", help="What one token can touch, where a router picks experts.")]
+CompareText = Annotated[
+    str | None, typer.Option("--compare", metavar="TARGET", help="Another model, side by side with the first.")
+]
+CompareWithTexts = Annotated[
+    list[str] | None, typer.Option("--compare-with", metavar="NAME=VALUE,...", help="Arguments for that one.")
+]
 
 
 @app.command()
 def params(
     target: TargetText,
-    inputs: InputTexts = None,  # counting needs none: taken, so that one command line serves all commands
+    inputs: InputTexts = None,
     depth: Depth = None,
     with_: WithTexts = None,
+    symbolic: SymbolicText = None,
+    at: AtTexts = None,
+    only: OnlyText = None,
+    exclude: ExcludeTexts = None,
+    by: ByText = "module",
+    columns: ColumnsText = None,
+    sort: SortText = None,
+    active: Active = False,
+    compare: CompareText = None,
+    compare_with: CompareWithTexts = None,
+    form: FormatText = "text",
+    output: OutputPath = None,
 ) -> None:
-    """Count parameters and buffers, each tensor once."""
-    with progress("importing torch") as step:
-        found = load_target(target, with_, step, has_inputs=bool(inputs))
-        from shapeflow.cost import params as count
-        from shapeflow.cost.table import table
+    """Count parameters and buffers, each tensor once; with inputs, tell what the forward never reaches."""
+    names, kinds = _words(symbolic), _words(only)
+    sizes = parse_sizes(at or [])
+    report = _report(target, inputs, with_, names, kinds, exclude or [], active=active)
+    sheet = report.sheet(by, sizes or None)
+    if compare is not None:
+        other = _report(compare, inputs, compare_with, names, kinds, exclude or [], active=active)
+        sheet = _beside(sheet, other.sheet(by, sizes or None), columns)
+    wanted = _columns(sheet, columns if compare is None else None, form)
+    _print(sheet, wanted, sort, depth, sizes, form, output)
 
+
+def _report(
+    target: str,
+    inputs: list[str] | None,
+    with_: list[str] | None,
+    symbolic: list[str],
+    only: list[str],
+    exclude: list[str],
+    *,
+    active: bool,
+) -> ParamReport:
+    with progress("importing torch") as step:
+        from shapeflow.cost.params import params as count
+
+        if symbolic:
+            return _formulas(target, inputs, with_, symbolic, only, exclude)
+        found = load_target(target, with_, step, has_inputs=False)
         step("counting")
-        counted = table(count(found.model), depth=depth)
+        positional, named = parse_inputs(inputs or [], found.signature)
+        tensors: dict[str, Any] = named
+        counted = count(found.model, *positional, only=only, exclude=exclude, **tensors)
+        if active:
+            step("tracing for the active parameters")
+            _ = counted.activity  # from now on its summary tells them
     print_notes(found.notes)
-    stdout().print(counted, soft_wrap=True)
+    return counted
+
+
+def _formulas(
+    target: str,
+    inputs: list[str] | None,
+    with_: list[str] | None,
+    symbolic: list[str],
+    only: list[str],
+    exclude: list[str],
+) -> ParamReport:
+    from shapeflow.cost.params import params as count
+    from shapeflow.target import maker_of
+
+    if inputs:
+        raise InputError(f"--symbolic builds {target} without inputs: leave {inputs[0]!r} out")
+    arguments: dict[str, Any] = parse_keywords(with_ or [])
+    counted = count(maker_of(target), symbolic=symbolic, only=only, exclude=exclude, **arguments)
+    return replace(counted, name=target.rpartition(":")[2])
+
+
+def _words(text: str | None) -> list[str]:
+    return [] if text is None else text.replace(",", " ").split()
+
+
+def _beside(left: Sheet, right: Sheet, columns: str | None) -> Sheet:
+    from shapeflow.cost.comparison import beside
+
+    wanted = _words(columns) or ["parameters"]
+    if len(wanted) > 1:
+        raise InputError(f"two models are compared in one column, not in {', '.join(wanted)}")
+    return beside(left, right, wanted[0])
+
+
+def _columns(sheet: Sheet, columns: str | None, form: str) -> list[str] | None:
+    """Those that were asked for; for programs all there are."""
+    if columns is not None:
+        return _words(columns)
+    return [column.name for column in sheet.columns] if form in FOR_MACHINES else None
+
+
+def _print(
+    sheet: Sheet,
+    columns: list[str] | None,
+    sort: str | None,
+    depth: int | None,
+    sizes: dict[str, int],
+    form: str,
+    output: Path | None,
+) -> None:
+    from shapeflow.cost.formats import rich_table, written
+    from shapeflow.cost.sheet import select
+
+    chosen = select(sheet, columns=columns, sort=sort, depth=depth, sizes=sizes)
+    if form == "text" and output is None:
+        stdout().print(rich_table(chosen), soft_wrap=True)
+        return
+    text = written(chosen, form) + "\n"
+    if output is None:
+        print(text, end="")
+    else:
+        write_text(output, text)

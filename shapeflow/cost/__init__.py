@@ -4,6 +4,7 @@
 124439808
 """
 
-from shapeflow.cost.params import ParamReport, ParamRow, params
+from shapeflow.cost.params import ParamReport, params
+from shapeflow.cost.row import ParamRow
 
 __all__ = ["ParamReport", "ParamRow", "params"]

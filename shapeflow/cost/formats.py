@@ -36,32 +36,39 @@ def written(sheet: Sheet, form: str) -> str:
 
 def text(sheet: Sheet) -> str:
     """Aligned columns as plain text, as wide as they are; the summary below."""
+    return "\n".join([*_aligned(sheet), *([""] if sheet.summary else []), *sheet.summary])
+
+
+def rich_table(sheet: Sheet) -> RenderableType:
+    """The same lines for a terminal, with colours: nothing is cut, whatever its width."""
+    from rich.text import Text
+
+    head, *lines = _aligned(sheet)
+    notes = [line.cells[place] for place in _notes(sheet) for line in sheet.lines if line.cells[place]]
+    body = [Text(line) for line in lines]
+    for line in body:
+        for note in notes:
+            if line.plain.endswith(f"  {note}"):
+                line.stylize("yellow", len(line.plain) - len(note))
+    below = [Text(), *map(Text, sheet.summary)] if sheet.summary else []
+    return Text("\n").join([Text(head, style="bold"), *body, *below])
+
+
+def _aligned(sheet: Sheet) -> list[str]:
     rows = [[column.head for column in sheet.columns], *_texts(sheet)]
     right = _numeric(sheet)
     widths = [max(len(row[place]) for row in rows if len(row[place]) <= WIDEST) for place in range(len(right))]
-    lines = [
+    return [
         "  ".join(
             cell.rjust(width) if is_right else cell.ljust(width)
             for cell, width, is_right in zip(row, widths, right, strict=True)
         ).rstrip()
         for row in rows
     ]
-    return "\n".join([*lines, *([""] if sheet.summary else []), *sheet.summary])
 
 
-def rich_table(sheet: Sheet) -> RenderableType:
-    """The same for a terminal, with colours."""
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
-
-    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for column, is_right in zip(sheet.columns, _numeric(sheet), strict=True):
-        grid.add_column(column.head, justify="right" if is_right else "left", no_wrap=True)
-    for row in _texts(sheet):
-        cells = zip(sheet.columns, row, strict=True)
-        grid.add_row(*(Text(cell, style="yellow" if column.name == "note" else "") for column, cell in cells))
-    return Group(grid, *([Text()] if sheet.summary else []), *map(Text, sheet.summary))
+def _notes(sheet: Sheet) -> list[int]:
+    return [place for place, column in enumerate(sheet.columns) if column.name == "note"]
 
 
 def to_csv(sheet: Sheet) -> str:

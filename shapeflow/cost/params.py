@@ -3,109 +3,318 @@
 >>> report = params(nn.Sequential(nn.Linear(4, 2), nn.BatchNorm1d(2)))
 >>> report.total, report.trainable, report.buffers
 (14, 14, 5)
+>>> str(params(nn.Linear, symbolic=["in_features", "out_features"]).total)
+'in_features*out_features + out_features'
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
 
-import torch
 from torch import nn
-from torch.nn.parameter import is_lazy
 
+from shapeflow.cost.active import Activity, activity
+from shapeflow.cost.formats import text, to_html
+from shapeflow.cost.formula import formula
+from shapeflow.cost.inventory import Count, Inventory, inventory, joined
+from shapeflow.cost.role import Role, kept, roles
+from shapeflow.cost.row import ParamRow, paths_above, rows
+from shapeflow.cost.sheet import Sheet
+from shapeflow.cost.unregistered import Unregistered, unregistered
+from shapeflow.dims.relation import Relation
+from shapeflow.errors import InputError
+from shapeflow.importer import closest
 from shapeflow.torch_private import real_module
+from shapeflow.trace.construct import Recipe
+from shapeflow.trace.result import Trace
 
 
 @dataclass(frozen=True, slots=True)
-class ParamRow:
-    """One module with all that is below it.
+class Parameter:
+    """A parameter under its first name. `shared` are its other names; `count` is a Formula where sizes are symbols."""
 
-    `parameters`, `trainable` and `buffers` count the different numbers in it. `shared` says which of its own tensors
-    belong to a module above it in the table as well (`weight is embedding.weight`), and `lazy` which have no shape yet.
-    """
-
-    path: str  # "" for the whole model
-    kind: str
-    parameters: int
-    trainable: int
-    buffers: int
+    path: str
+    kind: str  # of the layer that holds it
+    role: Role
+    shape: tuple[Count, ...]
+    dtype: str
+    count: Count
+    nbytes: Count
+    trainable: bool
     shared: tuple[str, ...] = ()
-    lazy: tuple[str, ...] = ()
-
-    @property
-    def depth(self) -> int:
-        """0 for the model, 1 for its children, ..."""
-        return self.path.count(".") + 1 if self.path else 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ParamReport:
-    """Parameters of a model, `total` = `trainable` + `frozen`; `buffers` are extra. `rows` are in definition order."""
+    """Parameters of a model, `total` = `trainable` + `frozen`; `buffers` are extra.
+
+    Numbers are Formulas (`.at(d_model=512)`) where the model was made of symbols; `names` are those, in order, `notes`
+    say how the formulas were found, and `asked` what the constructor asked of the sizes. With a trace, `rows` know what
+    its forward reached.
+    """
 
     name: str
-    total: int
-    trainable: int
-    frozen: int
-    buffers: int
-    rows: tuple[ParamRow, ...]
+    inventory: Inventory = field(repr=False)
+    names: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    asked: tuple[tuple[str, Relation], ...] = ()
+    source: nn.Module | Trace | None = field(default=None, repr=False, compare=False)
+
+    @cached_property
+    def rows(self) -> tuple[ParamRow, ...]:
+        """Every module in definition order, the whole model first."""
+        trace = self.source if isinstance(self.source, Trace) else None
+        return tuple(rows(self.inventory, self.names, trace))
+
+    @cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Every parameter once."""
+        return tuple(_parameters(self.inventory, self.names))
+
+    @cached_property
+    def total(self) -> Count:
+        return self._sum(lambda each: each.count if not each.is_buffer else 0)
+
+    @cached_property
+    def trainable(self) -> Count:
+        return self._sum(lambda each: each.count if each.trainable else 0)
 
     @property
+    def frozen(self) -> Count:
+        return formula(self.total - self.trainable, self.names)
+
+    @cached_property
+    def buffers(self) -> Count:
+        """Numbers in buffers."""
+        return self._sum(lambda each: each.count if each.is_buffer else 0)
+
+    @cached_property
+    def buffer_bytes(self) -> Count:
+        return self._sum(lambda each: each.nbytes if each.is_buffer else 0)
+
+    @cached_property
+    def parameter_bytes(self) -> Count:
+        return self._sum(lambda each: 0 if each.is_buffer else each.nbytes)
+
+    @cached_property
+    def bytes(self) -> Mapping[str, Count]:
+        """Bytes of the parameters by dtype (`float32`), the largest share first."""
+        dtypes = {each.dtype: 0 for each in self.inventory.unique if not each.is_buffer}
+        for dtype in dtypes:
+            dtypes[dtype] = self._sum(
+                lambda each, dtype=dtype: each.nbytes if each.dtype == dtype and not each.is_buffer else 0
+            )
+        return dtypes
+
+    @cached_property
+    def tied(self) -> tuple[tuple[str, ...], ...]:
+        """The names of each parameter that has more than one."""
+        return tuple((each.path, *each.shared) for each in self.parameters if each.shared)
+
+    @cached_property
     def lazy(self) -> tuple[str, ...]:
         """Names of the parameters and buffers that have no shape yet, and are counted nowhere."""
-        return tuple(".".join(filter(None, (row.path, name))) for row in self.rows for name in row.lazy)
+        return tuple(self.inventory.path(each) for each in self.inventory.holdings if each.count is None)
+
+    @cached_property
+    def unregistered(self) -> tuple[Unregistered, ...]:
+        """What is kept in plain lists and dicts, where `model.parameters()` does not see it: not counted."""
+        return () if self.module is None else unregistered(self.module)
+
+    @cached_property
+    def unreached(self) -> tuple[str, ...]:
+        """With a trace: the outermost modules that its forward did not reach, neither by a call nor a parameter."""
+        missed = {row.path for row in self.rows if row.reached is False}
+        return tuple(path for path in missed_in_order(self.rows) if missed.isdisjoint(paths_above(path)))
+
+    @cached_property
+    def activity(self) -> Activity:
+        """What of the parameters one token can touch; see `shapeflow.cost.active`. Raises as `trace` does."""
+        return activity(self)
+
+    @property
+    def active(self) -> Count:
+        """Parameters that one token can touch, the whole of the input embedding among them.
+
+        Less than `total` where a router picks experts. Found by tracing, so models whose annotations do not say what
+        they take need inputs: `params(model, "B T:int64")`.
+        """
+        return self.activity.total
+
+    @property
+    def active_no_input_embedding(self) -> Count:
+        """The same without the tables that token ids only look rows up in; a table tied to the head stays."""
+        return self.activity.no_input_embedding
+
+    @property
+    def module(self) -> nn.Module | None:
+        """The model that was counted; None for formulas."""
+        return self.source if isinstance(self.source, nn.Module) else traced_module(self.source)
+
+    def at(self, **sizes: int) -> ParamReport:
+        """The same report with numbers for formulas.
+
+        Raises InputError where a size is missing, for names that are none of the report's, and for sizes that the
+        constructor does not take.
+        """
+        check_sizes(self, sizes)
+        holdings = tuple(
+            each._replace(
+                shape=tuple(_at(size, sizes) for size in each.shape),
+                count=_at(each.count, sizes),
+                nbytes=_at(each.nbytes, sizes),
+            )
+            for each in self.inventory.holdings
+        )
+        return replace(self, inventory=Inventory(self.inventory.members, holdings), names=(), asked=())
+
+    def sheet(self, by: str = "module", sizes: Mapping[str, int] | None = None) -> Sheet:
+        """The report as a table: `by` is `module`, `kind` (of layer), `role` or `parameter`.
+
+        With `sizes` the numbers stand beside the formulas. Raises InputError as `at` does, and for an unknown `by`.
+        """
+        from shapeflow.cost.table import sheet
+
+        return sheet(self, by, sizes)
 
     def __str__(self) -> str:
-        from shapeflow.cost.table import plain
+        from shapeflow.cost.sheet import select
 
-        return plain(self)
+        return text(select(self.sheet()))
+
+    def _repr_html_(self) -> str:
+        from shapeflow.cost.sheet import select
+
+        return to_html(select(self.sheet()))
+
+    def _sum(self, of: Callable[[Any], Count]) -> Count:
+        return formula(sum(map(of, self.inventory.unique)), self.names)
 
 
-def params(model: nn.Module) -> ParamReport:
+def params(
+    target: Any,
+    /,
+    *inputs: Any,
+    symbolic: Sequence[str] = (),
+    only: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    **named: Any,
+) -> ParamReport:
     """Counts the parameters of a model, on any device, the meta device among them.
 
-    A tensor that has two names counts once, and so does a module that is used twice.
+    A tensor that has two names counts once, and so does a module that is used twice. `target` is a model, a trace, or
+    with `symbolic` a class or a factory: those of its arguments then become names, the others follow by keyword, and
+    the counts are formulas. With `inputs` the model is traced as by `sf.trace`, which tells what is never reached.
+
+    `only` keeps kinds of parameters (`weights`, `biases`, `norms`, `embeddings`), `exclude` drops what matches one of
+    its patterns (`"*.bias"`, `"head"`, `"Conv2d"`). Raises InputError for arguments that do not fit, TargetError for
+    a constructor that raises, and what `trace` raises.
     """
-    model = real_module(model)
-    rows = tuple(_rows(model))
-    whole = rows[0]
-    frozen = whole.parameters - whole.trainable
-    return ParamReport(type(model).__name__, whole.parameters, whole.trainable, frozen, whole.buffers, rows)
-
-
-def _rows(model: nn.Module) -> Iterator[ParamRow]:
-    owners: dict[int, str] = {}  # id of a tensor or module -> the name that it was first seen under
-    again = "\0"  # path of a module that was seen before: what is below it needs no rows of its own
-    for path, module in model.named_modules(remove_duplicate=False):
-        if path.startswith(again):
-            continue
-        first = owners.setdefault(id(module), path)
-        again = again if first == path else f"{path}."
-        shared = _shared(module, path, owners) if first == path else [f"all of it is {first}"]
-        yield _row(path, module, tuple(shared))
-
-
-def _row(path: str, module: nn.Module, shared: tuple[str, ...]) -> ParamRow:
-    sizes = [(0 if is_lazy(each) else each.numel(), each.requires_grad) for each in module.parameters()]
-    return ParamRow(
-        path,
-        type(module).__name__,
-        parameters=sum(size for size, _ in sizes),
-        trainable=sum(size for size, is_trainable in sizes if is_trainable),
-        buffers=sum(buffer.numel() for buffer in module.buffers() if not is_lazy(buffer)),
-        shared=shared,
-        lazy=tuple(name for name, tensor in _own_tensors(module) if is_lazy(tensor)),
+    if isinstance(symbolic, str):
+        symbolic = symbolic.replace(",", " ").split()
+    report = _report(target, inputs, tuple(symbolic), named)
+    words = [only] if isinstance(only, str) else only
+    patterns = [exclude] if isinstance(exclude, str) else exclude
+    if not words and not patterns:
+        return report
+    return replace(
+        report, inventory=kept(report.inventory, words, patterns), notes=(*report.notes, *_kept(words, patterns))
     )
 
 
-def _own_tensors(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    yield from module.named_parameters(recurse=False, remove_duplicate=False)
-    yield from module.named_buffers(recurse=False, remove_duplicate=False)
+def _report(target: Any, inputs: tuple[Any, ...], symbolic: tuple[str, ...], named: dict[str, Any]) -> ParamReport:
+    from shapeflow.cost.symbolic import of_recipe, of_symbols
+
+    if symbolic:
+        if inputs:
+            raise InputError("a class counted by formulas takes no inputs: its other arguments follow by keyword")
+        return of_symbols(target, symbolic, named)
+    if isinstance(target, Recipe):
+        return of_recipe(target)
+    if inputs or named:
+        from shapeflow.trace.tracer import trace
+
+        target = trace(target, *inputs, **named)
+    if isinstance(target, Trace):
+        return _of_trace(target)
+    return _of_module(real_module(target))
 
 
-def _shared(module: nn.Module, path: str, owners: dict[int, str]) -> Iterator[str]:
-    for name, tensor in _own_tensors(module):
-        full = f"{path}.{name}" if path else name
-        first = owners.setdefault(id(tensor), full)
-        if first != full:
-            yield f"{name} is {first}"
+def _of_module(model: Any) -> ParamReport:
+    if isinstance(model, type) and issubclass(model, nn.Module):
+        raise InputError(
+            f"{model.__name__} is a class: give an instance, or names for its arguments, as in "
+            f'params({model.__name__}, symbolic=["d_model"])'
+        )
+    if not isinstance(model, nn.Module):
+        raise InputError(f"a module or a trace has parameters, not {type(model).__name__}")
+    return ParamReport(type(model).__name__, inventory(model), source=model)
+
+
+def _of_trace(trace: Trace) -> ParamReport:
+    module = traced_module(trace)
+    if module is None:
+        raise InputError(f"{trace.name} is a function: only modules have parameters")
+    return ParamReport(trace.name, inventory(module), trace.free, source=trace)
+
+
+def traced_module(trace: Trace | None) -> nn.Module | None:
+    """The model of a trace; for one with lazy layers the copy that has their shapes."""
+    return None if trace is None else trace._attempt.subject.root
+
+
+def _parameters(found: Inventory, names: tuple[str, ...]) -> Iterator[Parameter]:
+    shared: dict[int, list[str]] = {}
+    for number, each in enumerate(found.holdings):
+        if each.first != number:
+            shared.setdefault(each.first, []).append(found.path(each))
+    for number, (each, role) in enumerate(zip(found.holdings, roles(found), strict=True)):
+        if each.first == number and not each.is_buffer and each.count is not None:
+            member = found.members[each.module]
+            yield Parameter(
+                joined(member.path, each.name),
+                member.kind,
+                role,
+                tuple(formula(size, names) for size in each.shape),
+                each.dtype,
+                formula(each.count, names),
+                formula(each.nbytes, names),
+                each.trainable,
+                tuple(shared.get(number, ())),
+            )
+
+
+def check_sizes(report: ParamReport, sizes: Mapping[str, int]) -> None:
+    """Raises InputError for sizes that the formulas do not hold for."""
+    for name, size in sizes.items():
+        if name not in report.names:
+            raise InputError(
+                f"no size is called {name}{closest(name, report.names)}; there are: {_listed(report.names)}"
+            )
+        if size < 1:
+            raise InputError(f"{name} = {size}: a size is at least 1")
+    for condition, relation in report.asked:
+        names = sorted(symbol.name for symbol in relation.difference.symbols)
+        if sizes.keys() >= set(names) and not relation.holds(relation.difference.at(**sizes)):
+            given = ", ".join(f"{name} = {sizes[name]}" for name in names)
+            raise InputError(f"{report.name} takes sizes with {condition}: {given} is outside")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names) or "none, the counts are numbers"
+
+
+def missed_in_order(rows: Sequence[ParamRow]) -> list[str]:
+    return [row.path for row in rows if row.reached is False]
+
+
+def _at(value: Any, sizes: Mapping[str, int]) -> Any:
+    return value if value is None or isinstance(value, int) else value.at(**sizes)
+
+
+def _kept(only: Sequence[str], exclude: Sequence[str]) -> list[str]:
+    said = [f"only {', '.join(only)}"] if only else []
+    return [*said, *([f"without {', '.join(exclude)}"] if exclude else [])]
