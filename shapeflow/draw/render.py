@@ -18,6 +18,7 @@ import networkx as nx
 from shapeflow.draw.dot import to_dot
 from shapeflow.draw.graphml import to_graphml
 from shapeflow.draw.layout import render
+from shapeflow.draw.page import to_html
 from shapeflow.errors import DrawError
 from shapeflow.graph import collapse, nodes, to_json
 
@@ -46,6 +47,12 @@ def _graphml(graph: nx.MultiDiGraph, *, depth: int | None = None, **_: Any) -> b
     return to_graphml(graph, depth=depth).encode()
 
 
+def _html(
+    graph: nx.MultiDiGraph, *, depth: int | None = None, sizes: Mapping[str, int] | None = None, **_: Any
+) -> bytes:
+    return to_html(graph, depth=depth, sizes=sizes).encode()
+
+
 WRITERS: Mapping[str, Writer] = {
     ".svg": _picture("svg"),
     ".png": _picture("png"),
@@ -53,6 +60,7 @@ WRITERS: Mapping[str, Writer] = {
     ".dot": _dot,
     ".json": _json,
     ".graphml": _graphml,
+    ".html": _html,
 }
 
 

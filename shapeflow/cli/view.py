@@ -1,0 +1,53 @@
+"""`shapeflow view`: the graph as a page to walk through, in the browser."""
+
+from __future__ import annotations
+
+import tempfile
+import webbrowser
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shapeflow.cli.command import app
+from shapeflow.cli.console import print_notes
+from shapeflow.cli.options import AtTexts, Depth, HintTexts, InputTexts, TargetText, WithTexts
+from shapeflow.cli.target import trace_target
+from shapeflow.errors import InputError
+from shapeflow.progress import progress
+
+
+@app.command()
+def view(
+    target: TargetText,
+    inputs: InputTexts = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the page here, NAME.html; else to a temporary file.")
+    ] = None,
+    no_open: Annotated[bool, typer.Option("--no-open", help="Write the page, and leave the browser alone.")] = False,
+    at: AtTexts = None,
+    depth: Depth = None,
+    with_: WithTexts = None,
+    hint: HintTexts = None,
+) -> None:
+    """Walk through the model in the browser: a sheet for each module, sizes to type, search.
+
+    The page is one file that needs no network: send it to others as it is.
+    """
+    from shapeflow.draw.render import save
+
+    if output is not None and output.suffix.lower() != ".html":
+        raise InputError(f"--output {output}: the page is html; name it {output.with_suffix('.html')}")
+    traced, sizes = trace_target(target, inputs, with_, hint, at)
+    path = output or _temporary(traced.name)
+    with progress(f"drawing {path}"):
+        save(traced.to_networkx(), path, depth=depth, sizes=sizes)
+    print(path)
+    if not no_open and not webbrowser.open(path.resolve().as_uri()):
+        print_notes([f"no browser could be opened here; open {path} in one"])
+
+
+def _temporary(name: str) -> Path:
+    """A file of its own that stays: the browser reads it after this command has ended."""
+    word = "".join(letter if letter.isalnum() else "_" for letter in name)[:60] or "model"
+    return Path(tempfile.mkdtemp(prefix="shapeflow-")) / f"{word}.html"

@@ -1,0 +1,60 @@
+"""The page as one text: style, script and data are in it, and nothing else is ever loaded.
+
+Names come from the model. They travel as JSON, whose `<` is escaped so that no `</script>` can end it, and the script
+writes them as text only; a policy in the page's head lets no other script run, whatever they say.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Mapping
+from hashlib import sha256
+from html import escape
+from importlib.resources import files
+
+import networkx as nx
+
+from shapeflow.draw.page.book import book
+from shapeflow.draw.page.colours import colours
+
+# One closure in this order: what comes later reads what comes before.
+SCRIPTS = ("formula", "book", "flow", "camera", "sheet", "panel", "contents", "search", "page")
+ESCAPED = {ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&"}
+
+
+def to_html(graph: nx.MultiDiGraph, *, depth: int | None = None, sizes: Mapping[str, int] | None = None) -> str:
+    """The whole page. Same graph, same text.
+
+    Modules deeper than `depth` do not open; `sizes` (name -> number) are filled in for the reader, who may change them.
+    """
+    data = json.dumps(book(graph, depth=depth, sizes=sizes), separators=(",", ":")).translate(ESCAPED)
+    style = colours() + _file("page.css")
+    script = '"use strict";\n{\n' + "\n".join(_file(f"{name}.js") for name in SCRIPTS) + "}\n"
+    parts = {
+        "title": escape(str(graph.graph["name"])),
+        "policy": _policy(style, script),
+        "style": style,
+        "data": data,
+        "script": script,
+    }
+    page = _file("page.html")
+    for name, text in parts.items():
+        before, mark, after = page.partition(f"<!--{name}-->")
+        assert mark, name
+        page = before + text + after
+    return page
+
+
+def _file(name: str) -> str:
+    return (files("shapeflow.draw.page") / name).read_text(encoding="utf-8")
+
+
+def _policy(style: str, script: str) -> str:
+    """Nothing is loaded but the empty icon; only this style and this script count."""
+    allowed = f"img-src data:; style-src '{_digest(style)}'; script-src '{_digest(script)}'"
+    return f"default-src 'none'; base-uri 'none'; form-action 'none'; {allowed}"
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + b64encode(sha256(text.encode()).digest()).decode()

@@ -1,0 +1,193 @@
+// The panel beside the sheet: the sizes to type, and all that is known of what is chosen.
+
+class Panel {
+  constructor(book, sizes, act) {
+    Object.assign(this, { book, sizes, act });
+    this.fields();
+  }
+
+  fields() {
+    const values = Object.keys(this.book.values);
+    const names = [...this.book.free, ...values.filter((name) => !this.book.free.includes(name))];
+    const form = html("div", { class: "fields" }, names.map((name) => this.field(name)));
+    const fixed = Object.entries(this.book.fixed).map(([name, size]) => html("li", {}, html("code", {}, `${name} = ${grouped(size)}`)));
+    this.defined = html("ul", { class: "facts" });
+    const holds = this.book.domain ? html("p", { class: "faint" }, `holds for ${this.book.domain}`) : null;
+    this.warning = html("p", { class: "warning", role: "alert" });
+    document.getElementById("sizes").replaceChildren(
+      html("h2", {}, "Sizes"),
+      names.length ? form : html("p", { class: "faint" }, "All sizes are fixed."),
+      this.warning,
+      holds ?? "",
+      fixed.length ? html("ul", { class: "facts" }, fixed) : "",
+      this.defined,
+    );
+    this.follow();
+  }
+
+  field(name) {
+    const origin = this.book.values[name];
+    const input = html("input", {
+      id: `size-${name}`,
+      inputmode: "numeric",
+      autocomplete: "off",
+      placeholder: "size",
+      "aria-label": `Size of ${name}`,
+      oninput: (event) => this.act.type(name, event.target),
+    });
+    if (own(this.book.sizes, name)) input.value = this.book.sizes[name];
+    const about = own(this.book.values, name) ? `decided by values${origin ? `, in ${origin}` : ""}` : `the size that ${name} stands for`;
+    return html("label", { title: about }, html("code", {}, name), input);
+  }
+
+  // What follows from the sizes that were typed.
+  follow() {
+    const entries = Object.entries(this.book.defined).map(([name, number]) => {
+      const size = this.sizes.formula(number);
+      return html("li", {}, html("code", {}, `${name} = ${this.book.formulas[number][0]}${size === null ? "" : ` = ${grouped(size)}`}`));
+    });
+    this.defined.replaceChildren(...entries);
+    const outside = [...this.sizes.typed.keys()].filter((name) => this.sizes.outside(name));
+    this.warning.textContent = outside.length ? `${outside.join(", ")}: outside of the sizes that this trace holds for` : "";
+  }
+
+  // Shows the chosen item, or the sheet itself.
+  show(place, number, flow) {
+    const parts = number === null ? this.sheet(place) : this.item(place, number, flow);
+    document.getElementById("details").replaceChildren(...parts.flat().filter(Boolean));
+  }
+
+  sheet(place) {
+    const { items, wires, kind, operators } = this.book.sheet(place);
+    const item = this.book.itemOf(place);
+    const same = this.book.instances(place.sheet);
+    const parameters = this.parameters(item.parameters);
+    return [
+      html("h2", {}, this.book.title(place)),
+      html("p", { class: "kind" }, kind),
+      place.path ? html("p", { class: "path" }, html("code", {}, place.path)) : null,
+      this.facts([parameters, counted(operators, "operator")]),
+      this.shapes("Inputs", items.filter((each) => each.type === "entry" || each.type === "input").map((each) => [each.title, each.outputs?.[0]])),
+      this.shapes("Outputs", this.leaving(items, wires)),
+      same.length > 1 ? this.links(`${grouped(same.length)} equal modules share this sheet`, same, place) : null,
+      place.parent ? null : this.asked("As long as", this.book.conditions),
+      place.parent ? null : this.asked("Taking", this.book.assumptions),
+    ];
+  }
+
+  leaving(items, wires) {
+    const exits = items.filter((each) => each.type === "exit").map((each) => [each.title, each.outputs?.[0]]);
+    const ends = wires.filter((wire) => items[wire.to].type === "output");
+    return [...exits, ...ends.flatMap((wire) => wire.tensors.map(([, , shape]) => [items[wire.from].title, shape]))];
+  }
+
+  item(place, number, flow) {
+    const { items, wires } = this.book.sheet(place);
+    const item = items[number];
+    const reads = (item.reads ?? []).map(([name, shape]) => [this.book.path(place, name), shape]);
+    const path = item.names?.length ? this.book.path(place, item.names[0]) : place.path;
+    const arriving = wires.filter((wire) => wire.to === number);
+    const inputs = arriving.flatMap((wire) => wire.tensors.map(([, into, shape]) => [into, wire.from, shape])).sort((a, b) => a[0] - b[0]);
+    return [
+      html("h2", {}, shown(item)),
+      html("p", { class: "kind" }, this.kindOf(item)),
+      path ? html("p", { class: "path" }, html("code", {}, path)) : null,
+      this.buttons(item, number, flow),
+      this.facts([this.parameters(item.parameters, copies(item)), opens(item) ? counted(item.operators, "operator") : null]),
+      this.shapes("Inputs", inputs.map(([, from, shape]) => [items[from].title, shape, () => this.act.choose(from)])),
+      item.type === "output" ? null : this.shapes("Outputs", (item.outputs ?? []).map((shape, i) => [item.outputs.length > 1 ? String(i + 1) : "", shape])),
+      this.shapes("Parameters", reads),
+      item.code ? this.code(item.code) : null,
+      opens(item) && copies(item) > 1 ? this.links(`Stands for ${counted(copies(item), "equal module")}`, item.names.map((_, copy) => this.book.child(place, number, copy)), null) : null,
+      copies(item) > 1 && !opens(item) ? this.facts(item.names.map((name) => this.book.path(place, name))) : null,
+      item.type === "entry" && place.parent ? this.outside(place, item) : null,
+    ];
+  }
+
+  kindOf(item) {
+    const words = { input: "input of the model", output: "output of the model", constant: "constant", entry: "comes from outside of this module", exit: "leaves this module", operator: "operator" };
+    if (item.type in words) return words[item.type];
+    return [item.kind, item.type === "leaf" ? item.operator : ""].filter(Boolean).join(" · ");
+  }
+
+  // Where the tensor comes from that enters the sheet.
+  outside(place, item) {
+    const up = this.book.sheet(place.parent);
+    const wire = up.wires.find((each) => each.to === place.item && each.tensors.some(([, into]) => into === (item.port ?? 0)));
+    if (!wire) return null;
+    const go = () => this.act.open(place.parent, wire.from);
+    return html("p", {}, "made by ", html("button", { class: "link", onclick: go }, shown(up.items[wire.from])), ` in ${this.book.title(place.parent)}`);
+  }
+
+  buttons(item, number, flow) {
+    const flowing = (direction, words, key) =>
+      html("button", { "aria-pressed": String(flow?.item === number && flow.direction === direction), title: `${words} (${key})`, onclick: () => this.act.flow(direction) }, words);
+    return html(
+      "div",
+      { class: "buttons" },
+      opens(item) ? html("button", { class: "primary", onclick: () => this.act.enter(number) }, "Open") : null,
+      flowing("up", "Upstream", "u"),
+      flowing("down", "Downstream", "d"),
+      flowing("both", "Both", "b"),
+    );
+  }
+
+  parameters(number, times = 1) {
+    if (number === undefined || number === null) return null;
+    const [text] = this.book.formulas[number];
+    const size = this.sizes.formula(number);
+    const count = size === null ? text : grouped(size);
+    const formula = size !== null && !/^\d+$/.test(text) ? ` = ${text}` : "";
+    const all = times > 1 ? ` each${size === null ? "" : `, ${grouped(size * BigInt(times))} in all`}` : "";
+    return count === "0" ? null : `${count} parameter${count === "1" ? "" : "s"}${formula}${all}`;
+  }
+
+  facts(words) {
+    const found = words.filter(Boolean);
+    return found.length ? html("ul", { class: "facts" }, found.map((word) => html("li", {}, word))) : null;
+  }
+
+  // A table of tensors: name, shape in names, its sizes and how much it holds.
+  shapes(title, rows) {
+    const known = rows.filter(([, shape]) => shape !== undefined);
+    if (!known.length) return null;
+    const cut = known.slice(0, 40);
+    return html("div", { class: "shapes" }, html("h3", {}, title), html("table", {}, cut.map((row) => this.row(...row))), known.length > 40 ? html("p", { class: "faint" }, `and ${known.length - 40} more`) : null);
+  }
+
+  row(name, number, go) {
+    const label = go ? html("button", { class: "link", onclick: go }, name) : name;
+    if (number === null) return html("tr", {}, html("th", { scope: "row" }, label), html("td", {}, ""));
+    const shape = this.book.shapes[number];
+    const sizes = this.sizes.shape(shape);
+    const words = shape.dims.map(([text]) => (text.includes(" ") ? `(${text})` : text)).join(" ") || "scalar";
+    const numbers = sizes === words ? null : html("div", { class: "numbers" }, `= ${sizes}`);
+    return html("tr", {}, html("th", { scope: "row" }, label), html("td", {}, html("code", {}, words), numbers, this.holds(shape)));
+  }
+
+  holds(shape) {
+    const count = this.sizes.count(shape);
+    const bytes = count === null ? null : bytesOf(shape.dtype, count);
+    const words = [shape.dtype, count === null ? null : `${grouped(count)} numbers`, bytes === null ? null : inBytes(bytes)];
+    return html("div", { class: "faint" }, words.filter(Boolean).join(", "));
+  }
+
+  code([place, text]) {
+    return html("div", { class: "code" }, html("h3", {}, "Source"), html("p", { class: "faint" }, place), html("pre", {}, text));
+  }
+
+  links(title, places, current) {
+    const list = places.slice(0, 400).map((place) => {
+      const here = place === current;
+      return html("li", {}, html("button", { class: "link", "aria-current": here ? "true" : null, onclick: () => this.act.open(place) }, place.path || this.book.name));
+    });
+    const rest = places.length > 400 ? html("p", { class: "faint" }, `and ${grouped(places.length - 400)} more`) : null;
+    return html("details", { class: "instances", open: places.length < 7 }, html("summary", {}, title), html("ul", {}, list), rest);
+  }
+
+  asked(title, conditions) {
+    if (!conditions.length) return null;
+    const lines = conditions.map(({ text, code, times }) => html("li", { title: code ? `${code[0]}\n${code[1]}` : null }, html("code", {}, text), times > 1 ? ` x${times}` : ""));
+    return html("details", { class: "instances" }, html("summary", {}, `${title} (${lines.length})`), html("ul", {}, lines));
+  }
+}

@@ -1,0 +1,183 @@
+// Draws a sheet: boxes and wires where Graphviz put them. Every word is set as text, none is read as markup.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function element(space, name, attributes, ...children) {
+  const made = space ? document.createElementNS(space, name) : document.createElement(name);
+  for (const [key, value] of Object.entries(attributes ?? {})) {
+    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+    else if (value !== null && value !== undefined && value !== false) made.setAttribute(key, value === true ? "" : value);
+  }
+  made.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== ""));
+  return made;
+}
+
+const svg = (name, attributes, ...children) => element(SVG, name, attributes, ...children);
+const html = (name, attributes, ...children) => element(null, name, attributes, ...children);
+
+const ROUND = { operator: 5, leaf: 5, module: 7, input: 15, output: 15, entry: 15, exit: 15, constant: 0 };
+
+class Drawing {
+  constructor(book, sizes) {
+    Object.assign(this, { book, sizes, place: null, items: [], wires: [], labels: [] });
+  }
+
+  // Draws the sheet of a place; `act` is told of clicks and of focus.
+  draw(place, act) {
+    this.place = place;
+    const { items, wires } = this.book.sheet(place);
+    this.labels = [];
+    this.items = items.map((item, number) => this.item(item, number, act));
+    this.wires = wires.map((wire) => this.wire(wire, act));
+    document.getElementById("wires").replaceChildren(...this.wires);
+    document.getElementById("items").replaceChildren(...this.items);
+    this.relabel(this.mode);
+  }
+
+  item(item, number, act) {
+    const [x, y, width, height] = item.box;
+    const [title, ...about] = item.lines;
+    const first = -height / 2 + 6 + 13;
+    const room = width - (opens(item) ? 34 : 12);
+    const back = copies(item) > 1 ? [6, 3].map((by) => this.rectangle(item, width, height, by, "copy")) : [];
+    return svg(
+      "g",
+      {
+        class: `item ${item.type} ${item.family ? `family-${item.family}` : ""}${opens(item) ? " opens" : ""}`,
+        transform: `translate(${x} ${y})`,
+        tabindex: 0,
+        role: "button",
+        "aria-label": this.spoken(item),
+        "data-item": number,
+        onclick: (event) => act.click(number, event),
+        onfocus: () => act.focus(number),
+      },
+      back,
+      this.rectangle(item, width, height, 0, "box"),
+      this.text(title, "title", first + 1, room),
+      about.map((line, i) => this.text(line, "about", first + 15 + 14 * i, width - 12)),
+      opens(item) ? this.handle(width, height, number, act) : null,
+      svg("title", {}, this.spoken(item)),
+    );
+  }
+
+  rectangle(item, width, height, by, name) {
+    return svg("rect", { class: name, x: by - width / 2, y: by - height / 2, width, height, rx: ROUND[item.type] ?? 5 });
+  }
+
+  text(words, name, y, room) {
+    const letter = name === "title" ? 7.5 : 6.1;
+    const long = words.length * letter > room + 14;
+    return svg("text", { class: name, y, textLength: long ? room : null, lengthAdjust: long ? "spacingAndGlyphs" : null }, words);
+  }
+
+  // The ⓘ of a module: selects it, where a click elsewhere opens it.
+  handle(width, height, number, act) {
+    const choose = (event) => {
+      event.stopPropagation();
+      act.choose(number);
+    };
+    const at = `translate(${width / 2 - 11} ${11 - height / 2})`;
+    return svg("g", { class: "handle", transform: at, onclick: choose }, svg("circle", { r: 6.5 }), svg("text", { y: 3.4 }, "i"));
+  }
+
+  spoken(item) {
+    const words = [shown(item), item.kind && item.kind !== item.title ? item.kind : "", item.operator && item.operator !== item.title ? item.operator : ""];
+    if (item.parameters !== undefined) words.push(`${this.book.formulas[item.parameters][0]} parameters`);
+    const outputs = (item.outputs ?? []).map((number) => this.book.shapes[number].text);
+    if (outputs.length) words.push(`gives ${outputs.slice(0, 4).join(", ")}`);
+    if (opens(item)) words.push("opens");
+    return words.filter(Boolean).join(", ");
+  }
+
+  wire(wire, act) {
+    const [label, labels] = this.label(wire);
+    if (labels) this.labels.push(labels);
+    const { items } = this.book.sheet(this.place);
+    const reference = wire.reference ? this.reference(wire.reference, items[wire.from], () => act.choose(wire.from)) : null;
+    const words = wire.tensors.map(([, , shape]) => this.book.shapes[shape].text);
+    const about = `${items[wire.from].title} → ${items[wire.to].title}: ${words.join(", ")}`;
+    return svg(
+      "g",
+      { class: "wire" },
+      svg("path", { class: "line", d: curve(wire.points) }),
+      svg("path", { class: "tip", d: arrow(wire.points) }),
+      reference,
+      label,
+      svg("title", {}, about),
+    );
+  }
+
+  label(wire) {
+    if (!wire.at) return [null, null];
+    const lines = [...wire.label, ...(wire.more ? [null] : [])];
+    const [x, y] = wire.at;
+    const texts = lines.map((_, i) => svg("text", { x, y: y + 3.5 + (i - (lines.length - 1) / 2) * 13 }));
+    return [svg("g", { class: "label" }, texts), { texts, lines, more: wire.more }];
+  }
+
+  // A source that very many read is named at each reader.
+  reference([x, y, width, height], source, choose) {
+    const box = svg("rect", { x: -width / 2, y: -height / 2, width, height, rx: 4 });
+    return svg("g", { class: "reference", transform: `translate(${x} ${y})`, onclick: choose }, box, svg("text", { y: 3.5 }, source.lines[0]));
+  }
+
+  // Writes names or sizes on the wires.
+  relabel(mode) {
+    this.mode = mode;
+    for (const { texts, lines, more } of this.labels) {
+      texts.forEach((text, i) => {
+        const [number, times] = lines[i] ?? [null, 1];
+        const shape = this.book.shapes[number];
+        const words = number === null ? `and ${more} more` : mode === "sizes" ? this.sizes.shape(shape) : shape.text;
+        text.textContent = times > 1 ? `${times} x ${words}` : words;
+      });
+    }
+  }
+
+  // Shows which item is chosen, and what is upstream or downstream.
+  mark(chosen, flow) {
+    const { wires } = this.book.sheet(this.place);
+    this.items.forEach((drawn, number) => {
+      drawn.classList.toggle("chosen", number === chosen);
+      drawn.classList.toggle("in-flow", Boolean(flow?.has(this.place, number)));
+      drawn.classList.toggle("origin", Boolean(flow && flow.place.key === this.place.key && flow.item === number));
+    });
+    this.wires.forEach((drawn, number) => {
+      drawn.classList.toggle("near", wires[number].from === chosen || wires[number].to === chosen);
+      drawn.classList.toggle("in-flow", Boolean(flow?.hasWire(this.place, number)));
+    });
+    document.getElementById("view").classList.toggle("flowing", Boolean(flow));
+  }
+
+  // The item to go to from another with an arrow key: along a wire, or the nearest beside it.
+  towards(number, key) {
+    const { items, wires } = this.book.sheet(this.place);
+    const [x, y] = items[number].box;
+    const nearest = (candidates, cost) => candidates.sort((a, b) => cost(a) - cost(b))[0] ?? null;
+    if (key === "ArrowDown" || key === "ArrowUp") {
+      const [here, there] = key === "ArrowDown" ? ["from", "to"] : ["to", "from"];
+      const linked = wires.filter((wire) => wire[here] === number).map((wire) => wire[there]);
+      return nearest([...new Set(linked)], (other) => Math.abs(items[other].box[1] - y) + Math.abs(items[other].box[0] - x));
+    }
+    const side = key === "ArrowRight" ? 1 : -1;
+    const beside = items.map((_, other) => other).filter((other) => (items[other].box[0] - x) * side > 1);
+    return nearest(beside, (other) => Math.abs(items[other].box[0] - x) + 4 * Math.abs(items[other].box[1] - y));
+  }
+}
+
+// Bezier points, of which the last is the tip of the arrow.
+function curve(points) {
+  const pairs = [];
+  for (let i = 0; i + 3 < points.length; i += 2) pairs.push(`${points[i]} ${points[i + 1]}`);
+  const end = points.slice(-2);
+  return `M${pairs[0]}C${pairs.slice(1).join(" ")}L${end.join(" ")}`;
+}
+
+function arrow(points) {
+  const [x, y, tx, ty] = points.slice(-4);
+  const length = Math.hypot(tx - x, ty - y) || 1;
+  const [dx, dy] = [(tx - x) / length, (ty - y) / length];
+  const [bx, by] = [tx - 7 * dx, ty - 7 * dy];
+  return `M${tx} ${ty}L${bx - 3 * dy} ${by + 3 * dx}L${bx + 3 * dy} ${by - 3 * dx}Z`;
+}

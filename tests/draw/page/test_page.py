@@ -1,0 +1,393 @@
+"""The page as its reader meets it: every test ends with a silent console and nothing loaded (see conftest)."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from shapeflow.graph import build
+from tests.draw.page.reading import address, chosen, crumbs, in_flow, item, labels, titles
+from tests.handmade import Model, toy
+
+BLOCKS = "blocks.0 … blocks.11  x12"
+
+
+@pytest.fixture
+def graph():
+    return build(toy(12).trace())
+
+
+def test_the_first_sheet_is_the_whole_model_with_equal_blocks_once(show, graph):
+    page = show(graph)
+    assert page.title() == "GPT"
+    assert titles(page) == ["ids", "embed", "ones", "tril", BLOCKS, "head", "output"]
+    assert "B T d_model" in labels(page) and "B T:int64" in labels(page)
+    assert crumbs(page) == ["GPT"]
+
+
+def test_clicks_lead_into_modules_and_breadcrumbs_lead_out(show, graph):
+    page = show(graph)
+    item(page, BLOCKS).click()
+    assert crumbs(page) == ["GPT", "blocks.0"] and address(page) == "#blocks.0"
+    item(page, "attn").click()
+    assert crumbs(page) == ["GPT", "blocks.0", "attn"] and address(page) == "#blocks.0.attn"
+    assert "softmax" in titles(page)
+    page.locator("#breadcrumbs .crumb").nth(1).click()
+    assert crumbs(page) == ["GPT", "blocks.0"]
+    assert chosen(page) == "attn", "what was left is chosen"
+
+
+def test_back_and_forward_buttons_follow_the_sheets(show, graph):
+    page = show(graph)
+    item(page, BLOCKS).click()
+    item(page, "ffn").click()
+    page.go_back()
+    expect(page.locator(".crumb[aria-current]")).to_have_text("blocks.0")
+    page.go_back()
+    expect(page.locator(".crumb[aria-current]")).to_have_text("GPT")
+    page.go_forward()
+    page.go_forward()
+    expect(page.locator(".crumb[aria-current]")).to_have_text("ffn")
+
+
+def test_an_address_opens_its_sheet_in_its_copy(show, graph):
+    page = show(graph, hash="#blocks.7.attn")
+    assert crumbs(page) == ["GPT", "blocks.7", "attn"]
+    assert page.locator("#details .path").inner_text() == "blocks.7.attn"
+
+
+def test_an_address_of_nothing_opens_the_whole_model(show, graph):
+    page = show(graph, hash="#blocks.99%zz")
+    assert crumbs(page) == ["GPT"]
+
+
+def test_equal_modules_share_a_sheet_that_lists_them(show, graph):
+    page = show(graph, hash="#blocks.3")
+    page.get_by_text("12 equal modules share this sheet").click()
+    instances = page.locator(".instances .link")
+    assert instances.all_text_contents() == [f"blocks.{i}" for i in range(12)]
+    instances.nth(11).click()
+    assert address(page) == "#blocks.11"
+    page.keyboard.press("[")
+    expect(page.locator(".crumb[aria-current]")).to_have_text("blocks.10")
+    page.locator("#breadcrumbs select").select_option("2")
+    expect(page.locator(".crumb[aria-current]")).to_have_text("blocks.2")
+
+
+def test_turning_to_another_copy_keeps_the_module_that_is_open(show, graph):
+    page = show(graph, hash="#blocks.3.attn")
+    page.keyboard.press("]")
+    expect(page.locator(".crumb").nth(1)).to_have_text("blocks.4")
+    assert address(page) == "#blocks.4.attn"
+
+
+def test_contents_open_modules(show, graph):
+    page = show(graph)
+    page.get_by_label(re.compile(r"What is in blocks\.0 … blocks\.11")).click()
+    page.locator("#contents .entry", has_text="ffn").click()
+    assert crumbs(page) == ["GPT", "blocks.0", "ffn"]
+    assert page.locator("#contents [aria-current] span").inner_text() == "ffn"
+
+
+@pytest.mark.parametrize(
+    ("words", "title", "place"),
+    [
+        ("softmax", "softmax", "blocks.0.attn"),
+        ("blocks.7 softmax", "softmax", "blocks.7.attn"),
+        ("feedforward", "ffn", "blocks.0"),
+        ("3*d_model", "qkv", "blocks.0.attn"),
+        ("qkv.weight", "qkv", "blocks.0.attn"),
+        ("blocks.5.ffn", "ffn", "blocks.5"),
+    ],
+)
+def test_search_finds_operators_modules_shapes_and_parameters(show, graph, words, title, place):
+    page = show(graph)
+    page.keyboard.press("/")
+    page.keyboard.type(words)
+    page.keyboard.press("Enter")
+    expect(page.locator("#details h2")).to_have_text(title)
+    assert address(page) == f"#{place}"
+    assert page.locator(".item.chosen .title").text_content() == title
+    assert page.locator("#results").is_hidden()
+
+
+def test_search_tells_what_is_found_once_and_where_nothing_is(show, graph):
+    page = show(graph)
+    page.locator("#search").fill("softmax")
+    assert page.locator("#results [role=option]").count() == 1
+    assert "in 12 places" in page.locator("#results").inner_text()
+    page.locator("#search").fill("no such thing")
+    assert page.locator("#results").inner_text() == "nothing is called that"
+    page.keyboard.press("Escape")
+    assert page.locator("#results").is_hidden()
+
+
+def test_sizes_that_are_typed_show_on_wires_and_in_the_panel(show, graph):
+    page = show(graph, hash="#blocks.0")
+    item(page, "add").click()
+    page.get_by_label("Size of B").fill("2")
+    assert "2 T 32" in labels(page)
+    page.get_by_label("Size of T").fill("5")
+    assert set(labels(page)) == {"2 5 32", "5 5"}
+    assert "= 2 5 32" in page.locator("#details").inner_text()
+    assert "320 numbers, 1.25 KiB" in page.locator("#details").inner_text()
+    page.locator("#mode").click()
+    assert set(labels(page)) == {"B T d_model", "T T:bool"}
+
+
+def test_a_size_that_is_none_or_out_of_bounds_is_told(show):
+    model = toy(1)
+    model.domain = "B >= 2, 1 <= T <= 64"
+    page = show(build(model.trace()))
+    page.get_by_label("Size of T").fill("65")
+    assert page.locator(".warning").inner_text().startswith("T: outside of the sizes")
+    page.get_by_label("Size of T").fill("64")
+    assert page.locator(".warning").inner_text() == ""
+    page.get_by_label("Size of B").fill("two")
+    assert page.get_by_label("Size of B").get_attribute("aria-invalid") == "true"
+    assert "B 64 32" in labels(page)
+
+
+def test_sizes_that_are_given_are_filled_in(show, graph):
+    page = show(graph, sizes={"B": 3, "T": 7})
+    assert page.get_by_label("Size of T").input_value() == "7"
+    assert "3 7 32" in labels(page)
+
+
+@pytest.mark.parametrize(
+    ("key", "found"),
+    [
+        ("u", ["in 1", "in 2", "qkv", "chunk", "transpose", "matmul", "masked_fill"]),
+        ("d", ["masked_fill", "softmax", "matmul", "out"]),
+        ("b", ["in 1", "in 2", "qkv", "chunk", "transpose", "matmul", "masked_fill", "softmax", "matmul", "out"]),
+    ],
+)
+def test_highlights_what_is_upstream_and_downstream(show, graph, key, found):
+    page = show(graph, hash="#blocks.0.attn")
+    item(page, "masked_fill").click()
+    page.keyboard.press(key)
+    assert in_flow(page) == found
+    assert page.locator("#flow-note").is_visible()
+    page.keyboard.press(key)
+    assert in_flow(page) == []
+    assert page.locator("#flow-note").is_hidden()
+
+
+def test_the_highlight_goes_through_the_borders_of_modules(show, graph):
+    page = show(graph, hash="#blocks.0.attn")
+    item(page, "transpose").click()
+    page.get_by_role("button", name="Upstream").click()
+    page.keyboard.press("Backspace")
+    expect(page.locator(".crumb[aria-current]")).to_have_text("blocks.0")
+    assert in_flow(page) == ["in 1", "ln", "attn"], "the mask, in 2, is no part of it, and neither is what comes after"
+    page.keyboard.press("Backspace")
+    expect(page.locator(".crumb[aria-current]")).to_have_text("GPT")
+    assert in_flow(page) == ["ids", "embed", BLOCKS]
+    page.keyboard.press("Escape")
+    assert in_flow(page) == []
+
+
+def test_of_a_module_with_two_outputs_only_the_one_that_is_read_counts(show):
+    model = Model("Two")
+    x, y = model.input("x", "B"), model.input("y", "B")
+    with model.module("pair", "Pair"):
+        left, right = model.op("sin", x, out="B"), model.op("cos", y, out="B")
+    model.output(model.op("exp", left, out="B"), model.op("log", right, out="B"))
+    page = show(build(model.trace()))
+    item(page, "exp").click()
+    page.keyboard.press("u")
+    assert in_flow(page) == ["x", "pair", "exp"]
+    item(page, "y").click()
+    page.keyboard.press("d")
+    assert in_flow(page) == ["y", "pair", "log", "output"]
+
+
+def test_keys_walk_along_the_wires_and_into_modules(show, graph):
+    page = show(graph)
+    page.keyboard.press("ArrowDown")
+    assert chosen(page) == "ids"
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    assert chosen(page) == "blocks.0 … blocks.11 x12"
+    page.keyboard.press("ArrowUp")
+    assert chosen(page) in ("embed", "tril")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(page.locator(".crumb[aria-current]")).to_have_text("blocks.0")
+    page.keyboard.press("Backspace")
+    expect(page.locator(".crumb[aria-current]")).to_have_text("GPT")
+    assert chosen(page) == "blocks.0 … blocks.11 x12"
+
+
+def test_the_tabulator_reaches_every_box_and_enter_opens(show, graph):
+    page = show(graph)
+    reached = set()
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("document.activeElement.getAttribute('aria-label')"))
+    assert {"ids, gives B T:int64", "output"} <= reached
+    blocks = "blocks.0 … blocks.11 x12, DecoderBlock, 12608 parameters"
+    assert any(label and label.startswith(blocks) for label in reached)
+
+
+def test_the_question_mark_tells_the_keys(show, graph):
+    page = show(graph)
+    page.keyboard.press("?")
+    assert page.get_by_role("dialog").is_visible()
+    told = page.locator("#keys").inner_text()
+    assert "highlight all upstream" in told and "Backspace" in told
+    page.keyboard.press("Escape")
+    assert page.get_by_role("dialog").is_hidden()
+    page.locator("#ask").click()
+    assert page.get_by_role("dialog").is_visible()
+
+
+def _ground(page) -> str:
+    return page.evaluate("getComputedStyle(document.body).backgroundColor")
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_light_and_dark_follow_the_system_and_the_button(show, graph, dark):
+    page = show(graph, dark=dark)
+    light, night = "rgb(255, 255, 255)", "rgb(20, 24, 29)"
+    assert _ground(page) == (night if dark else light)
+    page.locator("#theme").click()
+    assert _ground(page) == (light if dark else night)
+    page.keyboard.press("t")
+    assert _ground(page) == (night if dark else light)
+
+
+def _scale(page) -> float:
+    return page.evaluate("new DOMMatrix(getComputedStyle(document.getElementById('view')).transform).a")
+
+
+def _corner(page) -> tuple[float, float]:
+    box = page.locator("#view").bounding_box()
+    return box["x"], box["y"]
+
+
+def test_the_wheel_the_buttons_and_keys_zoom(show, graph):
+    page = show(graph)
+    fitting = _scale(page)
+    page.mouse.move(600, 400)
+    page.mouse.wheel(0, -240)
+    assert _scale(page) > fitting
+    page.keyboard.press("f")
+    assert _scale(page) == pytest.approx(fitting)
+    page.locator("#zoom-in").click()
+    assert _scale(page) == pytest.approx(1.25 * fitting)
+    page.keyboard.press("-")
+    page.keyboard.press("-")
+    assert _scale(page) == pytest.approx(0.8 * fitting)
+    page.locator("#fit").click()
+    assert _scale(page) == pytest.approx(fitting)
+
+
+def test_a_drag_moves_the_sheet_and_opens_nothing(show, graph):
+    page = show(graph)
+    x, y = _corner(page)
+    box = item(page, BLOCKS).bounding_box()
+    page.mouse.move(box["x"] + 20, box["y"] + 20)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 70, box["y"] + 90, steps=4)
+    page.mouse.up()
+    left, top = _corner(page)
+    assert (left - x, top - y) == (pytest.approx(50, abs=5), pytest.approx(70, abs=5))
+    assert crumbs(page) == ["GPT"]
+    item(page, BLOCKS).click()
+    assert crumbs(page) == ["GPT", "blocks.0"]
+
+
+def test_a_shifted_click_chooses_a_module_and_opens_nothing(show, graph):
+    page = show(graph)
+    item(page, BLOCKS).click(modifiers=["Shift"])
+    assert crumbs(page) == ["GPT"]
+    details = page.locator("#details").inner_text()
+    assert "12,608 parameters each, 151,296 in all" in details
+    page.locator(".item.chosen .handle").click()
+    assert crumbs(page) == ["GPT"]
+
+
+def test_the_panel_tells_source_parameters_and_inputs(show):
+    model = toy(1)
+    model.parameters = {"blocks.0.ln.weight": model.shape("d_model"), "blocks.0.ln.bias": model.shape("d_model")}
+    page = show(build(model.trace()), hash="#blocks.0")
+    item(page, "ln").click()
+    details = page.locator("#details").inner_text()
+    assert "models/tiny.py:31" in details and "x = layer_norm(x)" in details
+    assert re.search(r"blocks\.0\.ln\.weight\s+d_model", details)
+    page.locator("#details .link").first.click()
+    assert chosen(page) == "in 1"
+    page.locator("#details .link").first.click()
+    assert (crumbs(page), chosen(page)) == (["GPT"], "embed")
+
+
+EVIL = "<img src=x onerror=alert(1)>"
+
+
+def test_names_of_the_model_are_text_and_nothing_else(show):
+    model = Model(EVIL, d=3)
+    x = model.input(f"</script><script>alert(2)</script>{EVIL}", "B d")
+    for path in (EVIL, f"<!--<script>{EVIL}"):
+        with model.module(path, EVIL, parameters=3):
+            x = model.op("<svg onload=alert(3)>", x, out="B d", reads=(f"{path}.'\"&amp;<b>",), line=3)
+            x = model.op("javascript:alert(4)", x, out="B d")
+    model.output(x)
+    page = show(build(model.trace()))
+    assert page.title() == EVIL
+    assert EVIL in titles(page) and crumbs(page) == [EVIL]
+    assert page.locator("img, svg svg, b:not(#results b), iframe").count() == 0
+    item(page, EVIL).click()
+    assert crumbs(page) == [EVIL, EVIL]
+    item(page, "<svg onload=alert(3)>").click()
+    assert "'\"&amp;<b>" in page.locator("#details").inner_text()
+    page.locator("#search").fill("onerror")
+    assert EVIL in page.locator("#results").inner_text()
+    assert page.locator("script").count() == 2 and page.locator("img").count() == 0
+
+
+@pytest.mark.parametrize("name", ["constructor", "hasOwnProperty", "toString"])
+def test_a_size_may_have_the_name_of_what_every_object_has(show, name):
+    model = Model("Odd")
+    model.free = ("B", name)
+    model.dims = dict.fromkeys(model.free)
+    model.output(model.op("exp", model.input("x", f"B {name}"), out=f"B {name}"))
+    page = show(build(model.trace()))
+    page.get_by_label(f"Size of {name}").fill("7")
+    assert set(labels(page)) == {"B 7"}
+
+
+def test_a_source_that_very_many_read_is_named_at_each_reader(show):
+    model = Model("Fan")
+    x = model.input("x", "B T")
+    for _ in range(12):
+        y = model.op("sin", x, out="B T")
+    model.output(y)
+    page = show(build(model.trace()))
+    assert page.locator(".reference text").all_text_contents() == ["x"] * 12
+    page.locator(".reference").nth(5).click()
+    assert chosen(page) == "x"
+
+
+def test_many_equal_tensors_between_two_boxes_are_one_wire(show):
+    model = Model("Many")
+    x = model.input("x", "B T")
+    parts = model.op("unbind", x, out=("B",) * 24)
+    model.output(*(model.also(parts, i) for i in range(24)))
+    page = show(build(model.trace()))
+    assert labels(page) == ["B T", "24 x B"]
+
+
+def test_depth_closes_modules(show, graph):
+    page = show(graph, depth=1)
+    assert titles(page)[-3:] == [BLOCKS, "head", "output"]
+    item(page, BLOCKS).click()
+    assert crumbs(page) == ["GPT"]
+    assert chosen(page) == "blocks.0 … blocks.11 x12"
+
+
+def test_a_small_window_shows_sheet_and_panel(show, graph):
+    page = show(graph)
+    page.set_viewport_size({"width": 600, "height": 700})
+    assert page.locator("#stage").bounding_box()["width"] == 600
+    assert page.locator("#panel").is_visible()
