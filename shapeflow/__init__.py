@@ -14,21 +14,35 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from shapeflow.errors import DrawError, FormatError, InputError, ShapeflowError, SpecError, TargetError, TraceError
+from shapeflow.errors import (
+    DrawError,
+    EnforceError,
+    FormatError,
+    InputError,
+    ShapeflowError,
+    SpecError,
+    TargetError,
+    TraceError,
+)
 
 if TYPE_CHECKING:
     from shapeflow.check.check import check
     from shapeflow.check.problem import Problem, Report
     from shapeflow.cost.cost import Cost, cost
     from shapeflow.cost.params import params
+    from shapeflow.graph.difference import diff
     from shapeflow.graph.loaded import load
+    from shapeflow.runtime.enforce import enforce
     from shapeflow.runtime.explain import explain
+    from shapeflow.runtime.switch import unenforced
+    from shapeflow.runtime.typed import typed
     from shapeflow.trace.result import Trace
     from shapeflow.trace.tracer import trace
 
 __all__ = [
     "Cost",
     "DrawError",
+    "EnforceError",
     "FormatError",
     "InputError",
     "Problem",
@@ -39,11 +53,15 @@ __all__ = [
     "Trace",
     "TraceError",
     "check",
+    "diff",
     "cost",
+    "enforce",
     "explain",
     "load",
     "params",
     "trace",
+    "typed",
+    "unenforced",
 ]
 __version__ = "0.1.0"
 
@@ -51,13 +69,17 @@ _HOMES = {
     "trace": "shapeflow.trace.tracer",
     "Trace": "shapeflow.trace.result",
     "load": "shapeflow.graph.loaded",
+    "diff": "shapeflow.graph.difference",
     "check": "shapeflow.check.check",
     "Report": "shapeflow.check.problem",
     "Problem": "shapeflow.check.problem",
     "params": "shapeflow.cost.params",
     "cost": "shapeflow.cost.cost",
     "Cost": "shapeflow.cost.cost",
+    "enforce": "shapeflow.runtime.enforce",
     "explain": "shapeflow.runtime.explain",
+    "typed": "shapeflow.runtime.typed",
+    "unenforced": "shapeflow.runtime.switch",
 }
 
 

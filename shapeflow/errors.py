@@ -6,6 +6,7 @@ ShapeflowError
 ├── TargetError    a target that does not import, does not exist or cannot be built
 ├── TraceError     the model's own code raised while it ran on fake tensors
 ├── ConfigError    settings in pyproject.toml that are unknown or of a wrong kind
+├── EnforceError   a package or an annotation that cannot be enforced
 ├── OutputError    a report that cannot be written
 ├── FormatError    a file that is no saved graph, or one of a newer version
 └── DrawError      a drawing that cannot be written
@@ -57,6 +58,10 @@ class TraceError(ShapeflowError):
 
 class ConfigError(ShapeflowError):
     """Settings in pyproject.toml that are unknown or of a wrong kind."""
+
+
+class EnforceError(ShapeflowError):
+    """A package that cannot be enforced any more, or an annotation that cannot be read."""
 
 
 class OutputError(ShapeflowError):

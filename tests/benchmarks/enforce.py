@@ -1,0 +1,153 @@
+"""What enforcing costs: ratios to the bare transformer block, each beside its bar, measured in one run.
+
+    python tests/benchmarks/enforce.py
+    python tests/benchmarks/enforce.py --rounds 400
+
+The block is `models.transformer.EncoderLayer`: 25 calls of annotated functions. The same files are imported several
+times under other names: bare, with jaxtyping and beartype alone, and enforced. All variants take turns in one loop,
+so that whatever else the machine does falls on all of them alike, and times are the thread's own (CPU). A ratio is the
+median over the turns of one variant's time to the bare one's in the same turn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import importlib
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import torch
+from jaxtyping import install_import_hook
+from torch import Tensor, nn
+
+import shapeflow as sf
+
+MODELS = Path(__file__).parents[2] / "models"
+SIZES = {(8, 128, 512): 8, (2, 5, 32): 4}
+"""Shapes of the input, each with the number of heads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One way to run the block; `limits` are bars on the ratio to the bare block, by shape."""
+
+    name: str
+    package: str
+    around: Callable[[], AbstractContextManager[object]]
+    limits: dict[tuple[int, ...], float]
+
+
+BIG, SMALL = SIZES
+VARIANTS = (
+    Variant("bare", "bare_models", nullcontext, {}),
+    Variant("bare again: the noise", "bare_models", nullcontext, {}),
+    Variant("jaxtyping + beartype", "hooked_models", nullcontext, {}),
+    Variant("enforced", "enforced_models", nullcontext, {BIG: 1.02}),
+    Variant("explained", "bare_models", sf.explain, {}),
+    Variant("enforced and explained", "enforced_models", sf.explain, {BIG: 1.02}),
+    Variant("off: unenforced()", "enforced_models", sf.unenforced, {BIG: 1.01}),
+    Variant("off: SHAPEFLOW_ENFORCE=0", "off_models", nullcontext, {BIG: 1.01, SMALL: 1.01}),
+)
+
+
+def main() -> None:
+    """Measure, print the table, exit with 1 where a bar is missed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=0, help="turns of each shape (default: 30 and 1000)")
+    rounds = parser.parse_args().rounds
+    torch.set_num_threads(1)
+    import_variants()
+    missed = [shape for shape in SIZES if not report(shape, rounds or (30 if shape == BIG else 1000))]
+    raise SystemExit(bool(missed))
+
+
+def import_variants() -> None:
+    """The files of `models/` under four names: a package of that name whose folder they are."""
+    sf.enforce("enforced_models")
+    with environment("SHAPEFLOW_ENFORCE", "off_models=0"):
+        sf.enforce("off_models")
+        load("off_models")
+    load("enforced_models")
+    load("bare_models")
+    with install_import_hook("hooked_models", "beartype.beartype"):
+        load("hooked_models")
+
+
+def load(package: str) -> None:
+    """Import `models/transformer.py` and what it needs under another package, without the hook of `models` itself."""
+    module = sys.modules[package] = ModuleType(package)
+    module.__path__ = [str(MODELS)]
+    importlib.import_module(f"{package}.transformer")
+
+
+@contextmanager
+def environment(name: str, value: str) -> Iterator[None]:
+    """A variable of the environment, inside the block."""
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        del os.environ[name]
+
+
+def block(package: str, shape: tuple[int, ...]) -> nn.Module:
+    """The same block from one of the packages, with the same weights."""
+    torch.manual_seed(0)
+    *_, d_model = shape
+    layer = sys.modules[f"{package}.transformer"].EncoderLayer(d_model, SIZES[shape], 4 * d_model, dropout=0.0)
+    return layer.eval()
+
+
+def report(shape: tuple[int, ...], rounds: int) -> bool:
+    """Print the table of one shape; whether all its bars are kept."""
+    ratios, bare = measured(shape, rounds)
+    limits = {each.name: dict(each.limits) for each in VARIANTS}
+    for name in ("enforced", "enforced and explained"):
+        limits[name].setdefault(SMALL, ratios["jaxtyping + beartype"])
+    print(f"\nblock at {shape}: {bare * 1e6:,.0f} us bare, {rounds} turns")
+    kept = True
+    for name, ratio in ratios.items():
+        limit = limits[name].get(shape)
+        verdict = "" if limit is None else f"at most {limit:.3f}: {'kept' if ratio <= limit else 'MISSED'}"
+        kept = kept and (limit is None or ratio <= limit)
+        print(f"  {name:28} {ratio:7.3f}   {verdict}")
+    return kept
+
+
+def measured(shape: tuple[int, ...], rounds: int) -> tuple[dict[str, float], float]:
+    """For each variant the median ratio to the bare block of the same turn, and the bare block's median time."""
+    x = torch.randn(shape)
+    runs = [(each, block(each.package, shape)) for each in VARIANTS]
+    expected = runs[0][1](x)
+    for variant, model in runs:
+        assert torch.equal(timed(variant, model, x)[1], expected), variant.name
+    times: dict[str, list[float]] = {each.name: [] for each in VARIANTS}
+    gc.disable()
+    for turn in range(rounds):
+        # the order turns, so that no variant always follows the same one
+        for variant, model in runs[turn % len(runs) :] + runs[: turn % len(runs)]:
+            times[variant.name].append(timed(variant, model, x)[0])
+    gc.enable()
+    bare = times["bare"]
+    ratios = {name: statistics.median(t / b for t, b in zip(each, bare, strict=True)) for name, each in times.items()}
+    return ratios, statistics.median(bare)
+
+
+def timed(variant: Variant, model: nn.Module, x: Tensor) -> tuple[float, Tensor]:
+    """Seconds of one forward, and its result; entering a context manager is part of no call."""
+    with torch.no_grad(), variant.around():
+        start = time.thread_time()
+        out = model(x)
+        return time.thread_time() - start, out
+
+
+if __name__ == "__main__":
+    main()
