@@ -27,6 +27,8 @@ from shapeflow.runtime.explain.tensor import rows_text
 def report_of(error: Exception) -> list[str]:
     """The lines of the note; none for an error that has to do neither with a module nor with a tensor."""
     stack = stack_of(error)
+    if stack.ours and error.__cause__ is None:
+        return []  # an assertion of `shapeflow.testing` says itself what is wrong
     refusal = refused_in(stack, error)
     if refusal is not None:
         return [_header(stack, refusal.function.__qualname__), *_refused(stack, refusal)]
@@ -81,7 +83,9 @@ def _concerns(stack: Stack, rows: Rows, error: Exception) -> bool:
     if any(step.module is not None for step in stack.own):
         return True
     own = [step for step in stack.own if step.user]
-    return bool(rows.rows) and not (isinstance(error, AssertionError) and len(own) == 1 and not stack.inside)
+    return any(row.dtype for row in rows.rows) and not (
+        isinstance(error, AssertionError) and len(own) == 1 and not stack.inside
+    )
 
 
 def _called_from(stack: Stack) -> Iterator[str]:

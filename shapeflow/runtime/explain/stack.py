@@ -18,6 +18,8 @@ from torch import nn
 from shapeflow.trace.result import Location
 from shapeflow.trace.source import is_tool, location
 
+RUNNERS = ("_pytest", "pluggy", "xdist", "unittest", "importlib", "threading", "concurrent")
+"""Packages that call the user's code."""
 WRAPPERS = ("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel", "OptimizedModule")
 """Modules around a model whose names in front of a path say nothing of the model."""
 
@@ -42,7 +44,14 @@ class Step:
     def user(self) -> bool:
         """Whether it is the user's own code."""
         name = self.frame.f_globals.get("__name__") or ""
-        return self.code.co_name != "__torch_function__" and not is_tool(self.code, name)
+        if self.code.co_name == "__torch_function__" or name.partition(".")[0] in RUNNERS:
+            return False
+        return not self.code.co_filename.startswith("<frozen") and not is_tool(self.code, name)
+
+    @property
+    def ours(self) -> bool:
+        """Whether it is code of `shapeflow.testing`, which is given modules and is none."""
+        return (self.frame.f_globals.get("__name__") or "").startswith("shapeflow.testing")
 
     @property
     def installed(self) -> bool:
@@ -53,7 +62,7 @@ class Step:
     def module(self) -> nn.Module | None:
         """The module whose method this is."""
         code = self.code
-        if not code.co_argcount:
+        if not code.co_argcount or self.ours:
             return None
         first = self.frame.f_locals.get(code.co_varnames[0])
         return first if issubclass(type(first), nn.Module) else None  # a proxy may do anything when it is asked
@@ -112,6 +121,11 @@ class Stack:
     def raises(self) -> bool:
         """Whether the error comes from a `raise` or `assert`, not from an operator."""
         return bool(self.own) and self.own[-1].raises
+
+    @property
+    def ours(self) -> bool:
+        """Whether the error is one of an assertion of `shapeflow.testing`."""
+        return self.raises and self.own[-1].ours
 
     @property
     def modules(self) -> list[nn.Module]:
