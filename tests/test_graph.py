@@ -1,9 +1,9 @@
-"""Building, collapsing, cutting out, folding and comparing graphs."""
+"""Building, collapsing, cutting out and folding graphs."""
 
 import pytest
 
 from shapeflow.errors import DrawError
-from shapeflow.graph import build, collapse, diff, edges, fold, inputs_of, nodes, within
+from shapeflow.graph import build, collapse, edges, fold, inputs_of, nodes, within
 from tests.handmade import Model, block, toy
 
 
@@ -296,54 +296,3 @@ def test_tensors_that_leave_every_copy_become_one_edge():
         "x.0 -> output.0: B T",
         "tanh.0 -> output.1: B T",
     ]
-
-
-def test_no_difference():
-    assert not diff(build(toy(2).trace()), build(toy(2).trace()))
-
-
-def test_a_block_more_is_added_and_shifts_nothing():
-    found = diff(build(toy(1).trace()), build(toy(2).trace()))
-    assert {node.scopes[0].path for node in found.added} == {"blocks.1"}
-    assert len(found.added) == 13
-    assert (found.removed, found.changed) == ((), ())
-    back = diff(build(toy(2).trace()), build(toy(1).trace()))
-    assert (len(back.removed), back.added, back.changed) == (13, (), ())
-
-
-def small(*, gate="gelu", width="d_model", swap=False, drop=False):
-    model = Model("Small", d_model=8, d_ff=16)
-    x, y = model.input("x", "B T"), model.input("y", "B T")
-    x = model.op("dropout", x, out="B T") if drop else x
-    with model.module("up", "Linear"):
-        h = model.op("linear", x, out=f"B {width}", reads=("up.weight",))
-    model.parameters["up.weight"] = model.shape(f"{width} T")
-    h = model.op(gate, h, out=f"B {width}")
-    model.output(model.op("cat", *((y, h) if swap else (h, y)), out="B T"))
-    return build(model.trace())
-
-
-def test_diff_tells_what_is_other():
-    replaced = diff(small(), small(gate="relu"))
-    assert [node.operator for node in replaced.removed] == ["gelu"]
-    assert [node.operator for node in replaced.added] == ["relu"]
-    assert replaced.changed == ()
-
-    wider = diff(small(), small(width="d_ff"))
-    assert [a.operator for a, _ in wider.changed] == ["linear", "gelu"]
-    assert wider.parameters_changed == ("up.weight",)
-
-    swapped = diff(small(), small(swap=True))
-    assert [a.operator for a, _ in swapped.changed] == ["cat"]
-
-    dropped = diff(small(), small(drop=True))
-    assert [node.operator for node in dropped.added] == ["dropout"]
-    assert dropped.changed == ()
-
-
-def test_diff_of_closed_modules_tells_which_changed_inside():
-    before = collapse(build(toy(2).trace()), 1)
-    model = toy(2)
-    model.modules["blocks.1"] = model.modules["blocks.0"].__class__("blocks.1", "DecoderBlock", 99, 1)
-    found = diff(before, collapse(build(model.trace()), 1))
-    assert [(a.name, b.parameters) for a, b in found.changed] == [("@blocks.1", 99)]

@@ -1,4 +1,4 @@
-"""The command line: one file a command, `shapeflow trace | draw | view | check | params | cost | rules`.
+"""The command line: one file a command, `shapeflow trace | draw | view | check | params | diff | cost | rules`.
 
 Exit status: 0 fine, 1 problems found, 2 could not run. torch, and all that needs it, is imported by the
 commands, not at the top of these files: `shapeflow --help` has to answer at once.
@@ -13,7 +13,7 @@ from shapeflow.cli.command import COULD_NOT_RUN, app
 
 __all__ = ["app", "main"]
 
-for command in ("trace", "draw", "view", "check", "params", "cost", "rules"):  # in the order of the help
+for command in ("trace", "draw", "view", "check", "params", "diff", "cost", "rules"):  # in the order of the help
     import_module(f"shapeflow.cli.{command}")
 
 

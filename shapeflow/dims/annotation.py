@@ -121,7 +121,7 @@ def _structure(annotation: object, outer: tuple[object, ...]) -> Specs | None:
         return items if any(spec is not None for spec in items) else None
     if not inner or not issubclass(kind, Iterable):
         return None
-    item = _specs(inner[1 if issubclass(kind, Mapping) else 0], outer)
+    item = _specs(inner[-1 if issubclass(kind, Mapping) else 0], outer)  # a Counter names its keys alone
     return None if item is None else Each(item)
 
 

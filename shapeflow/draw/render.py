@@ -7,7 +7,7 @@ A format is one line in `WRITERS`: a function from the graph and the options of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
@@ -84,6 +84,14 @@ def save(
     _check_place(target)
     _check_graph(graph)
     _write(target, writer(graph, depth=depth, sizes=sizes, **options))
+    return target
+
+
+def write(path: str | PathLike[str], content: Callable[[], bytes]) -> Path:
+    """Write a file of our own making, which is whole or is not there; it is made once the place is known to do."""
+    target = Path(path)
+    _check_place(target)
+    _write(target, content())
     return target
 
 

@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import re
 import typing
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import (
@@ -177,7 +178,7 @@ def test_annotation_of_one_tensor(annotation, spec):
     [
         *(Tensor, nn.Parameter, torch.LongTensor, int, str, None, Any, object, 3, "text", ..., T_free),
         *(Optional[Tensor], Tensor | int, Literal["B T"], Annotated[Tensor, "B T"], tuple[int, Tensor], tuple, list),
-        *(Callable[[Hidden], Hidden], type[Hidden], dict[str, int], jaxtyping.AbstractArray, Settings, Settings | None),
+        *(Callable[[Hidden], Hidden], type[Hidden], dict[str, int], Counter[object], jaxtyping.AbstractArray, Settings, Settings | None),
     ],
 )
 def test_no_tensor_annotation(annotation):

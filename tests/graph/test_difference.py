@@ -1,0 +1,277 @@
+"""Comparing graphs: what is paired with what, and what is told of the pairs."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import shapeflow as sf
+from models.gpt import toy as gpt
+from shapeflow.graph import Block, build, collapse, diff
+from shapeflow.trace.result import ModuleInfo
+from tests.handmade import Model, block, toy
+
+
+def told(difference):
+    """What was added, removed and changed, as short texts."""
+    return {
+        "added": [_name(node) for node in difference.added],
+        "removed": [_name(node) for node in difference.removed],
+        "changed": [f"{_name(each.after)}: {', '.join(each.reasons)}" for each in difference.changed],
+    }
+
+
+def _name(node):
+    return node.name if isinstance(node, Block) else node.operator or node.name
+
+
+def nothing(**but):
+    return {"added": [], "removed": [], "changed": []} | but
+
+
+def sequence(*layers: nn.Module, spec: str = "B 8"):
+    return sf.trace(nn.Sequential(*layers), spec)
+
+
+class Layer(nn.Module):
+    """A branch with a norm before it or after it, under a name that can be chosen."""
+
+    def __init__(self, *, first: bool, name: str, norm: type[nn.Module]) -> None:
+        super().__init__()
+        self.norm = norm(8)
+        setattr(self, name, nn.Linear(8, 8))
+        self.first, self.name = first, name
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        branch = getattr(self, self.name)
+        return x + branch(self.norm(x)) if self.first else self.norm(x + branch(x))
+
+
+def stack(layers: int = 3, *, first: bool = True, name: str = "mix", norm: type[nn.Module] = nn.LayerNorm):
+    return sf.trace(nn.Sequential(*(Layer(first=first, name=name, norm=norm) for _ in range(layers))), "B T 8")
+
+
+def test_no_difference() -> None:
+    found = diff(build(toy(2).trace()), build(toy(2).trace()))
+    assert not found
+    assert told(found) == nothing()
+
+
+def test_two_traces_of_a_model_are_the_same() -> None:
+    assert not sf.diff(sf.trace(gpt()), sf.trace(gpt()))
+
+
+def test_a_block_more_is_one_thing_and_shifts_nothing() -> None:
+    found = diff(build(toy(1).trace()), build(toy(2).trace()))
+    assert told(found) == nothing(added=["@blocks.1"])
+    assert (found.added[0].operators, found.added[0].parameters) == (13, 12608)
+    back = diff(build(toy(2).trace()), build(toy(1).trace()))
+    assert told(back) == nothing(removed=["@blocks.1"])
+
+
+def test_parameters_of_a_block_more() -> None:
+    found = sf.diff(sf.trace(gpt()), sf.trace(gpt(n_layers=3)))
+    assert all(name.startswith("blocks.2.") for name in found.parameters_added)
+    assert len(found.parameters_added) == 10
+    assert (found.parameters_removed, found.parameters_changed, found.domain) == ((), (), None)
+
+
+def small(*, gate="gelu", width="d_model", swap=False, drop=False):
+    model = Model("Small", d_model=8, d_ff=16)
+    x, y = model.input("x", "B T"), model.input("y", "B T")
+    x = model.op("dropout", x, out="B T") if drop else x
+    with model.module("up", "Linear"):
+        h = model.op("linear", x, out=f"B {width}", reads=("up.weight",))
+    model.parameters["up.weight"] = model.shape(f"{width} T")
+    h = model.op(gate, h, out=f"B {width}")
+    model.output(model.op("cat", *((y, h) if swap else (h, y)), out="B T"))
+    return build(model.trace())
+
+
+OPERATORS = [
+    ({"gate": "relu"}, nothing(added=["relu"], removed=["gelu"])),
+    ({"width": "d_ff"}, nothing(changed=["linear: shapes", "gelu: shapes"])),
+    ({"swap": True}, nothing(changed=["cat: inputs"])),
+    ({"drop": True}, nothing(added=["dropout"])),
+]
+
+
+@pytest.mark.parametrize(("change", "expected"), OPERATORS, ids=[str(change) for change, _ in OPERATORS])
+def test_operators_that_are_other(change: dict, expected: dict) -> None:
+    found = diff(small(), small(**change))
+    assert told(found) == expected
+    assert found.parameters_changed == (("up.weight",) if "width" in change else ())
+    back = diff(small(**change), small())
+    assert told(back) == expected | {"added": expected["removed"], "removed": expected["added"]}
+
+
+LAYERS = [
+    (
+        "put in between",
+        sequence(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)),
+        sequence(nn.Linear(8, 16), nn.Dropout(), nn.ReLU(), nn.Linear(16, 4)),
+        nothing(added=["@1"], changed=["@2: renamed", "@3: renamed"]),
+    ),
+    (
+        "another class",
+        sequence(nn.Linear(8, 16), nn.ReLU()),
+        sequence(nn.Linear(8, 16), nn.GELU()),
+        nothing(added=["gelu"], removed=["relu"], changed=["@1: class"]),
+    ),
+    (
+        "wider",
+        sequence(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)),
+        sequence(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 4)),
+        nothing(changed=["linear: shapes", "relu: shapes"]),
+    ),
+    (
+        "no bias",
+        sequence(nn.Linear(8, 4)),
+        sequence(nn.Linear(8, 4, bias=False)),
+        nothing(changed=["linear: parameters"]),
+    ),
+    ("another name", stack(), stack(name="attention"), nothing(changed=[f"@{i}.attention: renamed" for i in range(3)])),
+    ("one more in front", stack(3), stack(4), nothing(added=["@3"])),
+]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"), [case[1:] for case in LAYERS], ids=[case[0] for case in LAYERS]
+)
+def test_modules_that_are_other(before, after, expected: dict) -> None:
+    assert told(sf.diff(before, after)) == expected
+
+
+def test_parameters_follow_a_module_with_another_name() -> None:
+    found = sf.diff(stack(), stack(name="attention"))
+    assert found
+    assert (found.parameters_added, found.parameters_removed, found.parameters_changed) == ((), (), ())
+
+
+def test_a_stack_with_unlike_blocks_is_matched_by_what_they_do() -> None:
+    unlike = [nn.Linear(8, width) for width in (16, 8)]
+    before = sequence(unlike[0], nn.Linear(16, 8))
+    after = sequence(nn.Linear(8, 8), *[nn.Linear(8, 16), nn.Linear(16, 8)])
+    assert told(sf.diff(before, after)) == nothing(added=["@0"], changed=["@1: renamed", "@2: renamed"])
+
+
+def test_a_norm_that_runs_elsewhere_has_moved() -> None:
+    found = sf.diff(stack(first=False), stack(first=True))
+    moved = [each.after.name for each in found.changed if "moved" in each.reasons]
+    assert moved == ["@0.norm", "@1.norm", "@2.norm"]
+    assert (found.added, found.removed) == ((), ())
+    assert (found.parameters_added, found.parameters_removed) == ((), ())
+
+
+def test_a_block_that_went_to_another_stack_has_moved() -> None:
+    def model(*, late: bool) -> Model:
+        model = Model("Two")
+        x = model.input("x", "B T")
+        mask = model.op("tril", out="T T:bool")
+        for path in ("encoder", "decoder"):
+            with model.module(path, "Stack"):
+                x = model.op("relu", x, out="B T")
+                if late == (path == "decoder"):
+                    x = block(model, f"{path}.extra", x, mask)
+        model.output(x)
+        return model
+
+    found = diff(build(model(late=False).trace()), build(model(late=True).trace()))
+    assert "@decoder.extra: moved" in told(found)["changed"]
+    assert (found.added, found.removed) == ((), ())
+
+
+def test_another_value_of_a_named_size_is_told_as_that() -> None:
+    found = sf.diff(sf.trace(gpt()), sf.trace(gpt(d_ff=256)))
+    assert found.sizes == {"d_ff": (128, 256)}
+    assert {each.reasons for each in found.changed} == {("sizes",)}
+    assert found.parameters_changed[0] == "blocks.0.ffn.up.weight"
+
+
+def test_the_domain() -> None:
+    found = sf.diff(sf.trace(gpt()), sf.trace(gpt(max_len=128)))
+    assert found.domain == ("B >= 2, 2 <= T <= 64", "B >= 2, 2 <= T <= 128")
+    assert found.parameters_changed == ("positions.table.weight",)
+
+
+def test_names_that_a_trace_made_do_not_count() -> None:
+    def chosen(name: str):
+        model = Model("Net")
+        model.fresh = {name: "nonzero"}
+        model.output(model.op("mul", model.op("nonzero", model.input("x", "B T"), out=f"{name} T"), out=f"{name} T"))
+        return build(model.trace())
+
+    assert not diff(chosen("n1"), chosen("k"))
+
+
+def test_parameters_that_no_operator_reads() -> None:
+    class Idle(nn.Module):
+        def __init__(self, *, idle: bool) -> None:
+            super().__init__()
+            self.used = nn.Linear(3, 4)
+            if idle:
+                self.idle = nn.Linear(5, 6)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.used(x)
+
+    found = sf.diff(sf.trace(Idle(idle=False), "B 3"), sf.trace(Idle(idle=True), "B 3"))
+    assert found
+    assert found.parameters_added == ("idle.weight", "idle.bias")
+    assert told(found) == nothing()
+
+
+def test_inputs_and_dtypes() -> None:
+    found = sf.diff(sf.trace(lambda x: x + 1, "B T"), sf.trace(lambda y: y.double() + 1, "B T"))
+    assert told(found) == nothing(added=["double"], changed=["y: renamed", "add: shapes", "output: shapes"])
+
+
+def test_a_module_that_is_called_once_more() -> None:
+    class Twice(nn.Module):
+        def __init__(self, times: int) -> None:
+            super().__init__()
+            self.layer, self.times = nn.Sequential(nn.Linear(8, 8), nn.ReLU()), times
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for _ in range(self.times):
+                x = self.layer(x)
+            return x
+
+    found = sf.diff(sf.trace(Twice(2), "B 8"), sf.trace(Twice(3), "B 8"))
+    assert told(found) == nothing(added=["@layer#3"])
+    assert found.parameters_added == ()
+
+
+def test_saved_traces_traces_and_graphs_mix(tmp_path: Path) -> None:
+    trace = sf.trace(gpt())
+    trace.save(tmp_path / "gpt.json")
+    assert not sf.diff(tmp_path / "gpt.json", trace)
+    assert not sf.diff(str(tmp_path / "gpt.json"), trace.to_networkx())
+    assert told(sf.diff(tmp_path / "gpt.json", sf.trace(gpt(n_layers=1)))) == nothing(removed=["@blocks.1"])
+
+
+def test_closed_modules_tell_which_changed_inside() -> None:
+    before = collapse(build(toy(2).trace()), 1)
+    model = toy(2)
+    model.modules["blocks.1"] = ModuleInfo("blocks.1", "DecoderBlock", 99, 1)
+    found = diff(before, collapse(build(model.trace()), 1))
+    assert [(each.before.name, each.after.parameters) for each in found.changed] == [("@blocks.1", 99)]
+
+
+def test_models_with_nothing_in_common() -> None:
+    found = sf.diff(stack(2), sf.trace(gpt()))
+    assert {_name(node) for node in found.removed} >= {"@0", "@1"}
+    assert {_name(node) for node in found.added} >= {"@blocks.0", "@head"}
+
+
+def test_long_models_without_modules() -> None:
+    def long(change: int):
+        model = Model("Long")
+        x = model.input("x", "B T")
+        for i in range(1200):
+            x = model.op("tanh" if i == change else "relu", x, out="B T")
+        model.output(x)
+        return build(model.trace())
+
+    assert told(diff(long(-1), long(600))) == nothing(added=["tanh"], removed=["relu"])
