@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import webbrowser
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,8 +13,12 @@ from shapeflow.cli.command import app
 from shapeflow.cli.console import print_notes
 from shapeflow.cli.options import AtTexts, Depth, HintTexts, InputTexts, TargetText, WithTexts
 from shapeflow.cli.target import trace_target
-from shapeflow.errors import InputError
+from shapeflow.errors import InputError, ShapeflowError
 from shapeflow.progress import progress
+
+if TYPE_CHECKING:
+    from shapeflow.dims.expr import Expr
+    from shapeflow.trace.result import Trace
 
 
 @app.command()
@@ -34,17 +38,30 @@ def view(
 
     The page is one file that needs no network: send it to others as it is.
     """
-    from shapeflow.draw.render import save
-
     if output is not None and output.suffix.lower() != ".html":
         raise InputError(f"--output {output}: the page is html; name it {output.with_suffix('.html')}")
     traced, sizes = trace_target(target, inputs, with_, hint, at)
     path = output or _temporary(traced.name)
-    with progress(f"drawing {path}"):
-        save(traced.to_networkx(), path, depth=depth, sizes=sizes)
+    with progress("counting operations") as step:
+        flops = _flops(traced)
+        step(f"drawing {path}")
+        from shapeflow.draw.render import save
+
+        save(traced.to_networkx(), path, depth=depth, sizes=sizes, operations=flops)
     print(path)
     if not no_open and not webbrowser.open(path.resolve().as_uri()):
         print_notes([f"no browser could be opened here; open {path} in one"])
+
+
+def _flops(traced: Trace) -> dict[str, Expr] | None:
+    """The page is worth having without them, so that what cannot be counted is told and no more."""
+    from shapeflow.draw.page import flops_of
+
+    try:
+        return flops_of(traced)
+    except ShapeflowError as error:
+        print_notes([f"operations are not counted: {error}"])
+        return None
 
 
 def _temporary(name: str) -> Path:

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import networkx as nx
 
+from shapeflow.dims.expr import Expr
 from shapeflow.draw.dot import to_dot
 from shapeflow.draw.graphml import to_graphml
 from shapeflow.draw.layout import render
@@ -48,9 +49,14 @@ def _graphml(graph: nx.MultiDiGraph, *, depth: int | None = None, **_: Any) -> b
 
 
 def _html(
-    graph: nx.MultiDiGraph, *, depth: int | None = None, sizes: Mapping[str, int] | None = None, **_: Any
+    graph: nx.MultiDiGraph,
+    *,
+    depth: int | None = None,
+    sizes: Mapping[str, int] | None = None,
+    operations: Mapping[str, Expr] | None = None,
+    **_: Any,
 ) -> bytes:
-    return to_html(graph, depth=depth, sizes=sizes).encode()
+    return to_html(graph, depth=depth, sizes=sizes, flops=operations).encode()
 
 
 WRITERS: Mapping[str, Writer] = {

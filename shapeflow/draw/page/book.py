@@ -44,11 +44,20 @@ class _Tables:
         return self.shapes.setdefault(shape, len(self.shapes))
 
 
-def book(graph: nx.MultiDiGraph, *, depth: int | None, sizes: Mapping[str, int] | None) -> dict[str, Any]:
-    """The data of a page; modules deeper than `depth` do not open, `sizes` are filled in for the reader."""
+def book(
+    graph: nx.MultiDiGraph,
+    *,
+    depth: int | None,
+    sizes: Mapping[str, int] | None,
+    flops: Mapping[str, Expr] | None = None,
+) -> dict[str, Any]:
+    """The data of a page; modules deeper than `depth` do not open, `sizes` are filled in for the reader.
+
+    `flops` are operations by node name; what a closed module does is not told.
+    """
     folded = fold(graph if depth is None else collapse(graph, depth))
     tables = _Tables(Labels.of(graph))
-    sheets = sheets_of(folded)
+    sheets = sheets_of(folded, flops or {})
     words = [_words(sheet, tables) for sheet in sheets]
     placed = lay_out(sheets, words)
     drawn = [_sheet(*each, tables) for each in zip(sheets, words, placed, strict=True)]
@@ -56,6 +65,7 @@ def book(graph: nx.MultiDiGraph, *, depth: int | None, sizes: Mapping[str, int] 
     facts = {
         "name": graph.graph["name"],
         "parameters": tables.formula(root.parameters if root else 0),
+        "counted": flops is not None,
         "sheets": drawn,
         "families": {family: words for family, (words, _) in FAMILIES.items()},
         **_names(graph, tables, sizes or {}),
@@ -71,7 +81,7 @@ def book(graph: nx.MultiDiGraph, *, depth: int | None, sizes: Mapping[str, int] 
 def _words(sheet: Sheet, tables: _Tables) -> Words:
     return Words(
         [[_short(line) for line in _lines(item)] for item in sheet.items],
-        [[_label_line(tables.labels.shape(shape), n) for shape, n in _shown(wire)] for wire in sheet.wires],
+        [[_letters(shape, n, tables) for shape, n in _shown(wire)] for wire in sheet.wires],
     )
 
 
@@ -101,8 +111,11 @@ def _short(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[:half]}…{text[-half + 1 :]}"
 
 
-def _label_line(text: str, n: int) -> str:
-    return f"{n} x {text}" if n > 1 else text
+def _letters(shape: Shape, n: int, tables: _Tables) -> int:
+    """Room for the names on a wire, and for the sizes in their place: four digits for each that is not known."""
+    names = len(tables.labels.shape(shape))
+    sizes = sum(max(4, len(str(dim.value or ""))) if dim.symbols else len(str(dim)) for dim in shape.dims)
+    return max(names, sizes + len(shape.dims) - 1) + (len(f"{n} x ") if n > 1 else 0)
 
 
 def _shown(wire: Wire) -> list[tuple[Shape, int]]:
@@ -114,6 +127,7 @@ def _sheet(sheet: Sheet, words: Words, layout: Layout, tables: _Tables) -> dict[
     return {
         "kind": sheet.kind,
         "operators": sheet.operators,
+        "flops": tables.formula(sheet.flops),
         "size": _rounded((layout.width, layout.height)),
         "items": [_item(item, lines, box, tables) for item, lines, box in items],
         "wires": [_wire(wire, line, tables) for wire, line in zip(sheet.wires, layout.lines, strict=True)],
@@ -132,13 +146,15 @@ def _item(item: Item, lines: Iterable[str], box: Box, tables: _Tables) -> dict[s
         "names": [_name(name) for name in item.names],
         "call": item.call,
         "operators": item.operators,
-        "parameters": tables.formula(item.parameters) if item.parameters else None,
         "outputs": [tables.shape(shape) for shape in item.outputs],
         "reads": [[_name(name), None if shape is None else tables.shape(shape)] for name, shape in item.reads],
         "port": item.port,
         "code": _code(item.location),
     }
-    return {key: value for key, value in facts.items() if value} | ({} if item.sheet is None else {"sheet": item.sheet})
+    numbers = {"parameters": item.parameters, "flops": item.flops}
+    told = {key: tables.formula(value) for key, value in numbers.items() if value and value != Expr.const(0)}
+    opens = {} if item.sheet is None else {"sheet": item.sheet}
+    return {key: value for key, value in facts.items() if value} | told | opens
 
 
 def _name(name: Name) -> str | list[str]:

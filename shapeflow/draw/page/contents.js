@@ -18,7 +18,7 @@ class Contents {
     const below = this.book.sheet(place).items.map((item, number) => [item, number]).filter(([item]) => opens(item));
     const open = this.opened.has(place.key);
     const here = place.key === this.place.key;
-    const words = html("button", { class: "entry", "aria-current": here ? "page" : null, title: kind, onclick: () => this.act.open(here ? this.place : place) }, html("span", {}, title), html("small", {}, kind === title ? "" : kind));
+    const words = html("button", { class: "entry", "aria-current": here ? "page" : null, title: kind, onclick: () => this.act.open(here ? this.place : place) }, html("span", {}, breakable(title)), html("small", {}, kind === title ? "" : kind));
     const fold = below.length ? html("button", { class: "fold", "aria-expanded": String(open), "aria-label": `What is in ${title}`, onclick: () => this.toggle(place) }, open ? "▾" : "▸") : html("span", { class: "fold" });
     const inner = open && below.length ? html("ul", {}, below.map(([item, number]) => this.entry(this.near(place, number), shown(item), item.kind))) : null;
     return html("li", {}, html("div", {}, fold, words), inner);

@@ -98,6 +98,15 @@ function bytesOf(dtype, count) {
   return width === undefined ? null : count * width;
 }
 
+// `1.23 G`: three digits, as nobody compares more.
+function inUnits(number) {
+  const units = ["", "k", "M", "G", "T", "P", "E"];
+  let amount = Number(number);
+  let unit = 0;
+  for (; amount >= 1000 && unit < units.length - 1; unit += 1) amount /= 1000;
+  return `${unit ? amount.toPrecision(3) : amount} ${units[unit]}`;
+}
+
 function inBytes(bytes) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
   let amount = Number(bytes);

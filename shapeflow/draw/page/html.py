@@ -15,6 +15,7 @@ from importlib.resources import files
 
 import networkx as nx
 
+from shapeflow.dims.expr import Expr
 from shapeflow.draw.page.book import book
 from shapeflow.draw.page.colours import colours
 
@@ -23,12 +24,20 @@ SCRIPTS = ("formula", "book", "flow", "camera", "sheet", "panel", "contents", "s
 ESCAPED = {ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&"}
 
 
-def to_html(graph: nx.MultiDiGraph, *, depth: int | None = None, sizes: Mapping[str, int] | None = None) -> str:
+def to_html(
+    graph: nx.MultiDiGraph,
+    *,
+    depth: int | None = None,
+    sizes: Mapping[str, int] | None = None,
+    flops: Mapping[str, Expr] | None = None,
+) -> str:
     """The whole page. Same graph, same text.
 
     Modules deeper than `depth` do not open; `sizes` (name -> number) are filled in for the reader, who may change them.
+    `flops` (node name -> operations, see `flops_of`) are told in the panel.
     """
-    data = json.dumps(book(graph, depth=depth, sizes=sizes), separators=(",", ":")).translate(ESCAPED)
+    found = book(graph, depth=depth, sizes=sizes, flops=flops)
+    data = json.dumps(found, separators=(",", ":")).translate(ESCAPED)
     style = colours() + _file("page.css")
     script = '"use strict";\n{\n' + "\n".join(_file(f"{name}.js") for name in SCRIPTS) + "}\n"
     parts = {

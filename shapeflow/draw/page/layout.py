@@ -43,7 +43,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Bezier points `x y x y ...`, the last of them the tip of the arrow; where its label is centred, if it has one.
+    """Bezier points `x y x y ...`, the last of them the tip of the arrow; where its label starts, at half its height.
 
     Of a wire whose source is only named at its reader, `reference` is the box with the name.
     """
@@ -55,10 +55,10 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What is written on a sheet: the lines of each item's box, the lines on each wire."""
+    """What is written on a sheet: the lines of each item's box, and how many letters each line on a wire may need."""
 
     items: Sequence[Sequence[str]]
-    wires: Sequence[Sequence[str]]
+    wires: Sequence[Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Layout:
 def lay_out(sheets: Sequence[Sheet], words: Sequence[Words]) -> list[Layout]:
     """The layout of each sheet. Raises DrawError when Graphviz fails."""
     sources = [_source(sheet, each) for sheet, each in zip(sheets, words, strict=True)]
-    return [_read(sheet, found) for sheet, found in zip(sheets, _run(sources), strict=True)]
+    return [_read(*each) for each in zip(sheets, words, _run(sources), strict=True)]
 
 
 def _source(sheet: Sheet, words: Words) -> str:
@@ -86,7 +86,7 @@ def _source(sheet: Sheet, words: Words) -> str:
         if wire.source in referred:
             tail = f"r{i}"
             lines.append(f"{tail} {_sized((_width(words.items[wire.source][0], ABOUT) + 14, 18))}")
-        label = "\\n".join("x" * (_cells(text) + 2) for text in words.wires[i])
+        label = "\\n".join("x" * (letters + 2) for letters in words.wires[i])
         lines.append(f'{tail} -> i{wire.target} [id={i}, label="{label}"]')
     return "\n".join([*lines, "}"])
 
@@ -146,10 +146,10 @@ def _answer(who: str, done: subprocess.CompletedProcess[bytes]) -> str:
     return done.stdout.decode()
 
 
-def _read(sheet: Sheet, found: dict) -> Layout:
+def _read(sheet: Sheet, words: Words, found: dict) -> Layout:
     _, _, width, height = map(float, found["bb"].split(","))
     boxes = {each["name"]: _placed(each, height) for each in found.get("objects", ())}
-    lines = {int(each["id"]): _line(each, height, boxes) for each in found.get("edges", ())}
+    lines = {int(each["id"]): _line(each, words, height, boxes) for each in found.get("edges", ())}
     return Layout(
         width,
         height,
@@ -163,9 +163,12 @@ def _placed(each: dict, height: float) -> Box:
     return Box(x, height - y, float(each["width"]) * INCH, float(each["height"]) * INCH)
 
 
-def _line(each: dict, height: float, boxes: dict[str, Box]) -> Line:
+def _line(each: dict, words: Words, height: float, boxes: dict[str, Box]) -> Line:
     tip, *points = (_point(word, height) for word in each["pos"].removeprefix("e,").split())
-    label = _point(each["lp"], height) if "lp" in each else None
+    label = None
+    if "lp" in each:
+        x, y = _point(each["lp"], height)
+        label = x - max(words.wires[int(each["id"])]) * LABEL / 2, y
     return Line(tuple(n for point in [*points, tip] for n in point), label, boxes.get(f"r{each['id']}"))
 
 

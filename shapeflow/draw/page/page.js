@@ -149,7 +149,7 @@ function say(words) {
 let mode = sizes.typed.size ? "sizes" : "names";
 function setMode(wanted) {
   mode = wanted;
-  byId("mode").textContent = mode;
+  byId("mode").textContent = `shapes: ${mode}`;
   byId("mode").setAttribute("aria-pressed", String(mode === "sizes"));
 }
 

@@ -66,7 +66,7 @@ class Panel {
       html("h2", {}, this.book.title(place)),
       html("p", { class: "kind" }, kind),
       place.path ? html("p", { class: "path" }, html("code", {}, place.path)) : null,
-      this.facts([parameters, counted(operators, "operator")]),
+      this.facts([parameters, counted(operators, "operator"), this.flops(this.book.sheet(place).flops)]),
       this.shapes("Inputs", items.filter((each) => each.type === "entry" || each.type === "input").map((each) => [each.title, each.outputs?.[0]])),
       this.shapes("Outputs", this.leaving(items, wires)),
       same.length > 1 ? this.links(`${grouped(same.length)} equal modules share this sheet`, same, place) : null,
@@ -93,14 +93,14 @@ class Panel {
       html("p", { class: "kind" }, this.kindOf(item)),
       path ? html("p", { class: "path" }, html("code", {}, path)) : null,
       this.buttons(item, number, flow),
-      this.facts([this.parameters(item.parameters, copies(item)), opens(item) ? counted(item.operators, "operator") : null]),
+      this.facts([this.parameters(item.parameters, copies(item)), opens(item) ? counted(item.operators, "operator") : null, this.flops(item.flops, copies(item))]),
       this.shapes("Inputs", inputs.map(([, from, shape]) => [items[from].title, shape, () => this.act.choose(from)])),
       item.type === "output" ? null : this.shapes("Outputs", (item.outputs ?? []).map((shape, i) => [item.outputs.length > 1 ? String(i + 1) : "", shape])),
       this.shapes("Parameters", reads),
       item.code ? this.code(item.code) : null,
       opens(item) && copies(item) > 1 ? this.links(`Stands for ${counted(copies(item), "equal module")}`, item.names.map((_, copy) => this.book.child(place, number, copy)), null) : null,
       copies(item) > 1 && !opens(item) ? this.facts(item.names.map((name) => this.book.path(place, name))) : null,
-      item.type === "entry" && place.parent ? this.outside(place, item) : null,
+      (item.type === "entry" || item.type === "exit") && place.parent ? this.outside(place, item) : null,
     ];
   }
 
@@ -110,13 +110,14 @@ class Panel {
     return [item.kind, item.type === "leaf" ? item.operator : ""].filter(Boolean).join(" · ");
   }
 
-  // Where the tensor comes from that enters the sheet.
+  // What makes the tensor that enters the sheet, or what reads the one that leaves it.
   outside(place, item) {
     const up = this.book.sheet(place.parent);
-    const wire = up.wires.find((each) => each.to === place.item && each.tensors.some(([, into]) => into === (item.port ?? 0)));
-    if (!wire) return null;
-    const go = () => this.act.open(place.parent, wire.from);
-    return html("p", {}, "made by ", html("button", { class: "link", onclick: go }, shown(up.items[wire.from])), ` in ${this.book.title(place.parent)}`);
+    const way = item.type === "entry" ? UP : DOWN;
+    const wires = up.wires.filter((each) => each[way.here] === place.item && each.tensors.some((tensor) => tensor[way.mine] === (item.port ?? 0)));
+    const links = wires.slice(0, 12).map((wire) => html("li", {}, html("button", { class: "link", onclick: () => this.act.open(place.parent, wire[way.there]) }, shown(up.items[wire[way.there]]))));
+    const title = `${item.type === "entry" ? "Made by" : "Read by"}, in ${this.book.title(place.parent)}`;
+    return wires.length ? html("div", {}, html("h3", {}, title), html("ul", { class: "facts" }, links)) : null;
   }
 
   buttons(item, number, flow) {
@@ -140,6 +141,16 @@ class Panel {
     const formula = size !== null && !/^\d+$/.test(text) ? ` = ${text}` : "";
     const all = times > 1 ? ` each${size === null ? "" : `, ${grouped(size * BigInt(times))} in all`}` : "";
     return count === "0" ? null : `${count} parameter${count === "1" ? "" : "s"}${formula}${all}`;
+  }
+
+  // Operations of one forward: the number where the sizes tell it, and the formula.
+  flops(number, times = 1) {
+    if (number === undefined || !this.book.counted) return null;
+    const [text] = this.book.formulas[number];
+    const size = this.sizes.formula(number);
+    const all = times > 1 ? " each" : "";
+    if (size === null) return html("span", {}, "FLOPs", all, ": ", html("code", {}, text.length > 240 ? "type sizes to see the number" : text));
+    return html("span", { title: text }, `${inUnits(size)}FLOPs${all}`, html("span", { class: "faint" }, ` = ${grouped(size)}`));
   }
 
   facts(words) {

@@ -15,6 +15,9 @@ function element(space, name, attributes, ...children) {
 const svg = (name, attributes, ...children) => element(SVG, name, attributes, ...children);
 const html = (name, attributes, ...children) => element(null, name, attributes, ...children);
 
+// A long name may go on in a new line behind its dots and underscores.
+const breakable = (text) => text.split(/(?<=[._])/).flatMap((part, i) => (i ? [html("wbr"), part] : [part]));
+
 const ROUND = { operator: 5, leaf: 5, module: 7, input: 15, output: 15, entry: 15, exit: 15, constant: 0 };
 
 class Drawing {

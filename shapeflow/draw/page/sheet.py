@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
@@ -18,6 +18,8 @@ from shapeflow.dims.expr import Expr
 from shapeflow.draw.page.calls import Call, Calls, Key, Scopes, TensorKey, calls_of
 from shapeflow.graph import Block
 from shapeflow.trace.result import Location, Node, Shape
+
+NONE = Expr.const(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,7 @@ class Item:
     call: int = 0
     operators: int = 0
     parameters: int | Expr = 0
+    flops: Expr = NONE
     outputs: tuple[Shape, ...] = ()
     reads: tuple[tuple[Name, Shape | None], ...] = ()
     sheet: int | None = None
@@ -82,6 +85,11 @@ class Sheet:
     def operators(self) -> int:
         return sum(item.operators * max(1, len(item.names)) for item in self.items)
 
+    @property
+    def flops(self) -> Expr:
+        """Operations of one forward, all copies counted."""
+        return sum((item.flops * max(1, len(item.names)) for item in self.items), NONE)
+
 
 @dataclass(frozen=True, slots=True)
 class _Book:
@@ -89,12 +97,16 @@ class _Book:
 
     graph: nx.MultiDiGraph
     tree: Calls
+    flops: Mapping[str, Expr]
     numbers: dict[Sheet, int] = field(default_factory=dict)
 
 
-def sheets_of(graph: nx.MultiDiGraph) -> list[Sheet]:
-    """The whole model's sheet, and those of all modules below it; children refer to later sheets."""
-    book = _Book(graph, calls_of(graph))
+def sheets_of(graph: nx.MultiDiGraph, flops: Mapping[str, Expr] | None = None) -> list[Sheet]:
+    """The whole model's sheet, and those of all modules below it; children refer to later sheets.
+
+    `flops` are the operations of each operator by node name, where they are known.
+    """
+    book = _Book(graph, calls_of(graph), flops or {})
     _number(book, ())
     return _root_first(list(book.numbers))
 
@@ -160,6 +172,7 @@ def _work(book: _Book, node: Node, around: Scopes) -> dict:
     return {
         "operator": node.operator,
         "operators": int(node.kind == "operator"),
+        "flops": book.flops.get(node.name, NONE),
         "outputs": () if node.kind == "output" else node.outputs,
         "reads": tuple((_name(read, around), shapes.get(read)) for read in node.parameters),
         "location": node.location,
@@ -176,7 +189,7 @@ def _call_item(book: _Book, scopes: Scopes, around: Scopes) -> Item:
     number = _number(book, scopes)
     sheet = next(sheet for sheet, each in book.numbers.items() if each == number)
     outputs = tuple(book.tree.calls[scopes].leaving.values())
-    return Item("module", **facts, operators=sheet.operators, outputs=outputs, sheet=number)
+    return Item("module", **facts, operators=sheet.operators, flops=sheet.flops, outputs=outputs, sheet=number)
 
 
 def _block_item(book: _Book, block: Block, around: Scopes) -> Item:

@@ -5,6 +5,9 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+import shapeflow as sf
+from models.gpt import toy as gpt
+from shapeflow.draw.page import flops_of
 from shapeflow.graph import build
 from tests.draw.page.reading import address, chosen, crumbs, in_flow, item, labels, titles
 from tests.handmade import Model, toy
@@ -320,6 +323,17 @@ def test_the_panel_tells_source_parameters_and_inputs(show):
     assert chosen(page) == "in 1"
     page.locator("#details .link").first.click()
     assert (crumbs(page), chosen(page)) == (["GPT"], "embed")
+
+
+def test_the_panel_tells_operations_as_formulas_and_at_sizes(show):
+    trace = sf.trace(gpt())
+    flops = flops_of(trace)
+    page = show(trace.to_networkx(), hash="#blocks.0", flops=flops)
+    item(page, "ffn").click(modifiers=["Shift"])
+    assert "FLOPs: 16384*B*T" in page.locator("#details").inner_text(), "two products with 32 x 128 weights"
+    page.get_by_label("Size of B").fill("2")
+    page.get_by_label("Size of T").fill("5")
+    assert "164 kFLOPs = 163,840" in page.locator("#details").inner_text()
 
 
 EVIL = "<img src=x onerror=alert(1)>"

@@ -3,8 +3,9 @@
 import networkx as nx
 import pytest
 
+from shapeflow.dims.expr import Expr
 from shapeflow.draw.page.sheet import sheets_of
-from shapeflow.graph import build, fold
+from shapeflow.graph import build, fold, nodes
 from tests.handmade import Model, block, toy
 
 
@@ -58,6 +59,13 @@ def test_items_of_a_block():
     assert mask.tensors[0][1] == 1
     assert block_sheet.operators == 13
     assert sheets[0].operators == 13 * 3 + 4
+
+
+def test_operations_are_summed_over_copies():
+    graph = fold(build(toy(3).trace()))
+    one = {node.name: Expr.symbol("B") for node in nodes(graph) if node.kind == "operator"}
+    sheets = sheets_of(graph, one)
+    assert [str(sheet.flops) for sheet in sheets] == ["43*B", "13*B", "3*B", "7*B"]
 
 
 def test_a_tensor_that_is_read_twice_is_one_wire_with_both_arguments():

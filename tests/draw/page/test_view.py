@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from shapeflow.cli import app
+from shapeflow.errors import ShapeflowError
 
 ROOT = Path(__file__).parents[3]
 
@@ -36,7 +37,8 @@ def test_writes_where_it_is_told_and_opens_nothing(opened, tmp_path):
     path = tmp_path / "a.html"
     answer = view("models/gpt.py:toy", "B T:int64", "--output", str(path), "--no-open", "--at", "B=2,T=5")
     assert (answer.exit_code, answer.stdout.strip(), opened) == (0, str(path), [])
-    assert '"sizes":{"B":2,"T":5}' in path.read_text()
+    html = path.read_text()
+    assert '"sizes":{"B":2,"T":5}' in html and "16384*B*T" in html, "sizes are filled in, operations counted"
 
 
 def test_a_machine_without_a_browser_tells_the_file(opened, monkeypatch, tmp_path):
@@ -44,6 +46,16 @@ def test_a_machine_without_a_browser_tells_the_file(opened, monkeypatch, tmp_pat
     answer = view("models/gpt.py:toy", "-o", str(tmp_path / "a.html"))
     assert answer.exit_code == 0
     assert re.search(r"note: no browser could be opened here; open .*a\.html in one", answer.output.replace("\n", " "))
+
+
+def test_operations_that_cannot_be_counted_are_told(opened, monkeypatch, tmp_path):
+    def refuse(trace):
+        raise ShapeflowError("no rule")
+
+    monkeypatch.setattr("shapeflow.draw.page.flops_of", refuse)
+    answer = view("models/gpt.py:toy", "--no-open", "-o", str(tmp_path / "a.html"))
+    assert answer.exit_code == 0 and "note: operations are not counted: no rule" in answer.output
+    assert '"counted":false' in (tmp_path / "a.html").read_text()
 
 
 @pytest.mark.parametrize(
