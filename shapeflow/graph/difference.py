@@ -125,7 +125,7 @@ class Comparison:
     def difference(self) -> Difference:
         changes = tuple(self._changes(self.root))
         old, new = self.before.graph["parameters"], self.after.graph["parameters"]
-        stayed = {path: self.renamed[path] if path in self.renamed else path for path in old}
+        stayed: dict[str, str] = {path: path for path in old} | {path: self.renamed[path] for path in self.renamed}
         kept = {new_path: path for path, new_path in stayed.items() if new_path in new}
         facts, new_facts = self.before.graph, self.after.graph
         return Difference(

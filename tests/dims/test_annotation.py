@@ -178,7 +178,8 @@ def test_annotation_of_one_tensor(annotation, spec):
     [
         *(Tensor, nn.Parameter, torch.LongTensor, int, str, None, Any, object, 3, "text", ..., T_free),
         *(Optional[Tensor], Tensor | int, Literal["B T"], Annotated[Tensor, "B T"], tuple[int, Tensor], tuple, list),
-        *(Callable[[Hidden], Hidden], type[Hidden], dict[str, int], Counter[object], jaxtyping.AbstractArray, Settings, Settings | None),
+        *(Callable[[Hidden], Hidden], type[Hidden], dict[str, int], jaxtyping.AbstractArray, Settings, Settings | None),
+        Counter[object],
     ],
 )
 def test_no_tensor_annotation(annotation):
