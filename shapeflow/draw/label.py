@@ -86,17 +86,31 @@ def parameters_of(graph: nx.MultiDiGraph, path: str) -> int:
     return module.parameters if module else 0
 
 
+def copies_of(graph: nx.MultiDiGraph, scopes: tuple[Scope, ...]) -> int:
+    """How many equal module calls this one stands for; 0 when it stands for itself alone."""
+    return len(graph.graph["repeats"].get(scopes, ()))
+
+
 def title_of(graph: nx.MultiDiGraph, scopes: tuple[Scope, ...], around: str = "") -> str:
-    """A module call by its path from the module `around`: `attn`, `layer, call 2`, `blocks.0 to blocks.11, x12`."""
+    """A module call by its path from the module `around`: `attn`, `layer, call 2`, `blocks.0 to blocks.11`."""
     start = f"{around}." if around else ""
     path, call = scopes[-1].path, scopes[-1].call
     copies = graph.graph["repeats"].get(scopes)
-    if copies:
-        last = copies[-1].path
-        return (
-            path.removeprefix(start) + (f" to {last.removeprefix(start)}" if last != path else "") + f", x{len(copies)}"
-        )
-    return path.removeprefix(start) + (f", call {call + 1}" if call else "")
+    if not copies:
+        return path.removeprefix(start) + (f", call {call + 1}" if call else "")
+    last = copies[-1].path
+    return path.removeprefix(start) + (f" to {last.removeprefix(start)}" if last != path else "")
+
+
+def heading_of(graph: nx.MultiDiGraph, scopes: tuple[Scope, ...]) -> str:
+    """`blocks.0 to blocks.11, x12`: the title of a module call in a text."""
+    copies = copies_of(graph, scopes)
+    return title_of(graph, scopes) + (f", x{copies}" if copies else "")
+
+
+def tied_of(node: Node) -> str:
+    """The parameter of another module that a module's only operator reads: the embedding's, in a tied head."""
+    return ", ".join(name for name in node.parameters if node.module and not name.startswith(f"{node.module}."))
 
 
 def reads_of(node: Node) -> str:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import networkx as nx
 from rich.text import Text
 
-from shapeflow.draw.label import Labels, counted, parameters_of, place, reads_of, title_of
+from shapeflow.draw.label import Labels, counted, heading_of, parameters_of, place, reads_of
 from shapeflow.draw.legend import legend, size_of, wrapped
 from shapeflow.graph import Block, collapse, inputs_of, nodes
 from shapeflow.trace.result import Condition, Node, Scope
@@ -106,7 +106,7 @@ def _heading(graph: nx.MultiDiGraph, scopes: tuple[Scope, ...]) -> tuple[Segment
     module = scopes[-1]
     parameters = parameters_of(graph, module.path)
     about = f"  {counted(parameters, 'parameter')}" if parameters else ""
-    return (title_of(graph, scopes), "bold"), (f"  {module.kind}", "cyan"), (about, "dim")
+    return (heading_of(graph, scopes), "bold"), (f"  {module.kind}", "cyan"), (about, "dim")
 
 
 def _cells(graph: nx.MultiDiGraph, node: Node | Block, labels: Labels, *, locations: bool) -> tuple[str, ...]:
@@ -121,7 +121,7 @@ def _cells(graph: nx.MultiDiGraph, node: Node | Block, labels: Labels, *, locati
 
 
 def _title(graph: nx.MultiDiGraph, block: Block) -> str:
-    return f"{title_of(graph, block.scopes)}  {block.scopes[-1].kind}" if block.scopes else graph.graph["name"]
+    return f"{heading_of(graph, block.scopes)}  {block.scopes[-1].kind}" if block.scopes else graph.graph["name"]
 
 
 def _widths(rows: list[Row]) -> list[int]:

@@ -10,23 +10,16 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, replace
+from math import ceil, prod
 
 import networkx as nx
 
 from shapeflow.graph.block import Block, Scopes, close, collapse, contract
 from shapeflow.graph.ends import bundle
 from shapeflow.graph.flow import inputs_of, nodes
+from shapeflow.graph.naming import variable
 from shapeflow.graph.repeat import fold
 from shapeflow.trace.result import Node
-
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """The room on a page: nodes in all, and nodes one below the other on the longest way from an input to an output."""
-
-    nodes: int
-    ranks: int
-
 
 # What makes no new number: the same ones under another shape, type or order of axes.
 VIEWS = frozenset(
@@ -34,15 +27,25 @@ VIEWS = frozenset(
     to type_as type float half bfloat16 double view_as reshape_as t mT T adjoint clone detach broadcast_to""".split()
 )
 
-# A4 upright with letters of 6 points and more: a row is some 45 points high, and is drawn at 0.6 of its size.
-PAGE = Budget(nodes=40, ranks=26)
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The room on a page: nodes in all, and rows on the longest way from an input to an output."""
+
+    nodes: int
+    rows: float
+
+
+# A4 upright with letters of 6 points: a row is some 45 points high, and is drawn at 0.55 of its size.
+PAGE = Budget(nodes=40, rows=30)
+BORDER = 0.25  # of a row, for each border of a module that is crossed
 
 
 def arrange(graph: nx.MultiDiGraph, *, depth: int | None = None, unfold: bool = False) -> nx.MultiDiGraph:
     """What a drawing shows: one page; or `depth` levels of modules; or, with `unfold`, every block on its own."""
     ends = bundle(graph)
     if depth is None:
-        return ends if unfold else one_page(graph)
+        return ends if unfold else one_page(ends)
     return levels(ends if unfold else fold(ends), depth)
 
 
@@ -54,13 +57,13 @@ def levels(graph: nx.MultiDiGraph, depth: int) -> nx.MultiDiGraph:
     return close(graph, calls | single(graph))
 
 
-def one_page(graph: nx.MultiDiGraph, budget: Budget = PAGE) -> nx.MultiDiGraph:
-    """The graph folded, and closed as far as the budget asks; what is still too long has its middle left out.
+def one_page(ends: nx.MultiDiGraph, budget: Budget = PAGE) -> nx.MultiDiGraph:
+    """The bundled graph folded, and closed as far as the budget asks; what is still too long has its middle left out.
 
     Modules open level by level while there is room; of the last level those that fit. Modules without modules inside
     (a norm that is written out) come last.
     """
-    folded = join_views(gather(fold(bundle(graph))))
+    folded = join_views(gather(fold(ends)))
     opened: Set[Scopes] = {()} | single(folded)
     leaves = _leaves(folded)
     for closed in (leaves, frozenset()):
@@ -72,12 +75,29 @@ def one_page(graph: nx.MultiDiGraph, budget: Budget = PAGE) -> nx.MultiDiGraph:
 
 
 def _fits(graph: nx.MultiDiGraph, budget: Budget) -> bool:
-    return len(graph) <= budget.nodes and ranks(graph) <= budget.ranks
+    return len(graph) <= budget.nodes and rows(graph) <= budget.rows
 
 
-def ranks(graph: nx.MultiDiGraph) -> int:
-    """How many nodes the longest way has."""
-    return sum(1 for _ in nx.topological_generations(graph))
+def rows(graph: nx.MultiDiGraph) -> float:
+    """The nodes on the longest way, with what the borders of modules between them take."""
+    alone = single(graph)
+    boxes = {node.name: _boxes(node.scopes, alone) for node in nodes(graph)}
+    reached: dict[str, float] = {}
+    for name in nx.topological_sort(graph):
+        above = (reached[source] + BORDER * _borders(boxes[source], boxes[name]) for source in graph.predecessors(name))
+        reached[name] = 1 + max(above, default=0)
+    return max(reached.values(), default=0)
+
+
+def _boxes(scopes: Scopes, alone: Set[Scopes]) -> Scopes:
+    """The modules whose boxes are drawn around a node: those with more nodes inside."""
+    return next((scopes[: i - 1] for i in range(1, len(scopes) + 1) if scopes[:i] in alone), scopes)
+
+
+def _borders(a: Scopes, b: Scopes) -> int:
+    """How many boxes of modules a line between two nodes leaves and enters."""
+    shared = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+    return len(a) + len(b) - 2 * shared
 
 
 def single(graph: nx.MultiDiGraph) -> set[Scopes]:
@@ -98,9 +118,9 @@ def _leaves(graph: nx.MultiDiGraph) -> set[Scopes]:
 
 
 def _open_kinds(graph: nx.MultiDiGraph, opened: Set[Scopes], leaves: Set[Scopes], budget: Budget) -> Set[Scopes]:
-    """Open what fits of the next level: of each kind of module all, else the first, small ones before large ones."""
-    for calls in sorted(_kinds(graph, opened, leaves), key=lambda calls: sum(call.operators for call in calls)):
-        for choice in (calls, calls[:1]):
+    """Open what fits of the next level: of each class of module all, else one for an example; frequent ones first."""
+    for calls in sorted(_kinds(graph, opened, leaves), key=lambda calls: (-len(calls), calls[0].operators)):
+        for choice in (calls, [max(calls, key=lambda call: _times(graph, call))]):
             wider = opened | {call.scopes for call in choice}
             if _fits(close(graph, wider), budget):
                 opened = wider
@@ -109,18 +129,25 @@ def _open_kinds(graph: nx.MultiDiGraph, opened: Set[Scopes], leaves: Set[Scopes]
 
 
 def _kinds(graph: nx.MultiDiGraph, opened: Set[Scopes], leaves: Set[Scopes]) -> Iterable[list[Block]]:
-    """The closed modules, those that look alike from outside together: one class, as many operators inside."""
-    kinds: dict[tuple[str, int], list[Block]] = defaultdict(list)
+    """The closed modules by their class."""
+    kinds: dict[str, list[Block]] = defaultdict(list)
     for node in nodes(close(graph, opened)):
         if isinstance(node, Block) and node.kind == "module" and node.scopes and node.scopes not in leaves:
-            kinds[node.scopes[-1].kind, node.operators].append(node)
+            kinds[node.scopes[-1].kind].append(node)
     return kinds.values()
+
+
+def _times(graph: nx.MultiDiGraph, block: Block) -> int:
+    """How many calls a node stands for, with those of all modules around it."""
+    repeats = graph.graph["repeats"]
+    return prod(len(repeats.get(block.scopes[:i], "1")) for i in range(1, len(block.scopes) + 1))
 
 
 def gather(graph: nx.MultiDiGraph) -> nx.MultiDiGraph:
     """Operators that only sizes feed (the triangle of a mask, positions), each group of one module as one node.
 
-    They are a model's bookkeeping, and would stand beside it as a column of their own.
+    They are a model's bookkeeping, and would stand beside it as a column of their own. Those that are all of a module
+    stay: it has a name and can be closed.
     """
     bare: set[str] = set()
     for node in nodes(graph):
@@ -128,12 +155,32 @@ def gather(graph: nx.MultiDiGraph) -> nx.MultiDiGraph:
         if made and all(edge.source in bare for edge in inputs_of(graph, node.name)):
             bare.add(node.name)
     members: dict[str, Block] = {}
-    for group in nx.weakly_connected_components(graph.subgraph(bare)):
+    inside = Counter(node.scopes[:i] for node in nodes(graph) for i in range(len(node.scopes) + 1))
+    for group in nx.connected_components(_same_place(graph, bare)):
         ordered = [graph.nodes[name]["node"] for name in graph if name in group]
-        if len(ordered) > 1 and len({node.scopes for node in ordered}) == 1:
-            block = _joined(ordered, "made", _exit(graph, ordered, group))
+        if len(group) > 1 and len(group) < inside[ordered[0].scopes] and not _comes_back(graph, group):
+            last = _exit(graph, ordered, group)
+            block = replace(
+                _joined(ordered, "made", last),
+                words=(variable(graph, last) or graph.nodes[last]["node"].operator or last,),
+            )
             members.update((node.name, block) for node in ordered)
     return contract(graph, members)
+
+
+def _same_place(graph: nx.MultiDiGraph, names: Set[str]) -> nx.Graph:
+    """These nodes, with the edges that stay within one module."""
+    found = nx.Graph()
+    found.add_nodes_from(name for name in graph if name in names)
+    pairs = ((source, target) for source, target in graph.edges() if source in names and target in names)
+    found.add_edges_from((a, b) for a, b in pairs if graph.nodes[a]["node"].scopes == graph.nodes[b]["node"].scopes)
+    return found
+
+
+def _comes_back(graph: nx.MultiDiGraph, group: Set[str]) -> bool:
+    """Whether a way leads out of the group and into it again."""
+    outside = {target for name in group for target in graph.successors(name) if target not in group}
+    return any(not group.isdisjoint(nx.descendants(graph, name)) for name in outside)
 
 
 def _exit(graph: nx.MultiDiGraph, ordered: list[Node], group: Set[str]) -> str:
@@ -171,7 +218,7 @@ def _leads_on(graph: nx.MultiDiGraph, before: Node | Block, node: Node | Block) 
 def shorten(graph: nx.MultiDiGraph, budget: Budget) -> nx.MultiDiGraph:
     """Leave out the middle of what no closing of modules makes short enough: a node tells how much that is."""
     inner = [node for node in nodes(graph) if node.kind not in ("input", "output", "constant")]
-    surplus = max(len(graph) - budget.nodes, ranks(graph) - budget.ranks)
+    surplus = max(len(graph) - budget.nodes, ceil(rows(graph) - budget.rows))
     if surplus <= 0 or len(inner) <= surplus:
         return graph
     first = (len(inner) - surplus) // 2

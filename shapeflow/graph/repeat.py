@@ -4,13 +4,15 @@
     >>> {scopes[-1].path: len(copies) for scopes, copies in page.graph["repeats"].items()}
     {'blocks.0': 12}
 
-Two calls are equal when the same operators with the same shapes are wired alike inside, and read alike from outside:
+Two calls are equal when their names differ in numbers only, the same operators with the same shapes and parameters of
+the same shapes are wired alike inside, and read alike from outside:
 each from the one before it (a chain) or both from the same tensor (branches). Names of parameters and of modules count
 from the module itself, and sizes that only exist inside it (a count of chosen tokens) by the order of their appearance.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
 
@@ -22,6 +24,8 @@ from shapeflow.graph.flow import derive, edges, inputs_of, merge, nodes
 from shapeflow.trace.result import Edge, Node, Scope, Shape
 
 Scopes = tuple[Scope, ...]
+
+NUMBER = re.compile(r"\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +82,8 @@ def _runs(graph: nx.MultiDiGraph, calls: list[Call | None]) -> Iterator[list[Cal
     pattern = link = None
     for call in calls:
         next_pattern = None if call is None else _pattern(graph, call)
-        next_link = _link(graph, run, call) if run and call and next_pattern == pattern else None
+        alike = run and call and next_pattern == pattern and _numbered(run[-1]) == _numbered(call)
+        next_link = _link(graph, run, call) if alike and call else None
         if call and next_link is not None and link in (None, next_link):
             run.append(call)
             link = next_link
@@ -90,13 +95,18 @@ def _runs(graph: nx.MultiDiGraph, calls: list[Call | None]) -> Iterator[list[Cal
         yield run
 
 
+def _numbered(call: Call) -> str:
+    """The path of a module without its numbers: `q_proj` and `k_proj` are no copies, `blocks.0` and `blocks.1` are."""
+    return NUMBER.sub("#", call.scopes[-1].path)
+
+
 def _pattern(graph: nx.MultiDiGraph, call: Call) -> Hashable:
     """What equal calls share: kinds, operators, shapes, relative names, and the wiring inside."""
     index = {node.name: i for i, node in enumerate(call.members)}
     shape = _by_appearance(graph, call)
     return tuple(
         (
-            _work(node, call.scopes[-1].path),
+            _work(graph, node, call.scopes[-1].path),
             _relative_scopes(graph, node, len(call.scopes)),
             tuple(map(shape, node.outputs)),
             tuple((index.get(edge.source), edge.output, shape(edge.shape)) for edge in inputs_of(graph, node.name)),
@@ -105,11 +115,13 @@ def _pattern(graph: nx.MultiDiGraph, call: Call) -> Hashable:
     )
 
 
-def _work(node: Node | Block, path: str) -> Hashable:
-    """What a node does, with the parameters it reads named from the module at `path`."""
+def _work(graph: nx.MultiDiGraph, node: Node | Block, path: str) -> Hashable:
+    """What a node does, with the parameters it reads named from the module at `path`, and their shapes."""
     if isinstance(node, Block):
-        return node.kind, node.operators, node.parameters
-    return node.kind, node.operator, tuple(name.removeprefix(f"{path}.") for name in node.parameters)
+        return node.kind, node.operators, node.parameters, node.words
+    shapes = graph.graph["parameters"]
+    read = tuple((name.removeprefix(f"{path}."), shapes.get(name)) for name in node.parameters)
+    return node.kind, node.operator, read
 
 
 def _relative_scopes(graph: nx.MultiDiGraph, node: Node | Block, depth: int) -> Hashable:

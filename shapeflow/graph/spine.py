@@ -81,7 +81,7 @@ def _lengthen_down(graph: nx.MultiDiGraph, name: str, above: dict[str, str], tak
     """From where a line ends, the way on as long as there is one reader."""
     while name not in taken and len(readers := list(dict.fromkeys(graph.successors(name)))) == 1:
         reader = readers[0]
-        if reader in above:
+        if reader in above or inputs_of(graph, reader)[0].source != name:  # what reads it beside its own input
             return
         above[reader] = name
         taken.add(name)

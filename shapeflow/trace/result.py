@@ -9,15 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
+from importlib import import_module
+from operator import mul
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from shapeflow.dims.expr import Expr
+from shapeflow.trace.sharding import Collective, Sharding
 
 if TYPE_CHECKING:
     from torch import fx
 
     from shapeflow.dims.atoms import Symbol
+    from shapeflow.draw.drawing import Drawing
     from shapeflow.trace.attempt import Attempt
     from shapeflow.trace.view import View
 
@@ -29,10 +34,14 @@ def shape_text(dims: Iterable[Expr]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The sizes of one tensor, one expression an axis, and its dtype (`float32`, `int64`, ...)."""
+    """The sizes of one tensor, one expression an axis, and its dtype (`float32`, `int64`, ...).
+
+    `sharding` tells how a DTensor is spread over ranks: its sizes are those of the whole, `local` those of one rank.
+    """
 
     dims: tuple[Expr, ...]
     dtype: str
+    sharding: Sharding | None = None
 
     def __str__(self) -> str:
         return shape_text(self.dims)
@@ -40,6 +49,16 @@ class Shape:
     def at(self, **sizes: int) -> tuple[int, ...]:
         """The sizes as numbers; names that have a value of their own may be left out."""
         return tuple(dim.at(**sizes) for dim in self.dims)
+
+    @property
+    def local(self) -> Shape:
+        """What the first rank holds: the shape itself for a tensor that is not spread."""
+        return self if self.sharding is None else Shape(self.sharding.local(self.dims), self.dtype)
+
+    @property
+    def bytes(self) -> Expr:
+        """Numbers times bytes of one; of the whole, whatever a rank holds of it."""
+        return reduce(mul, self.dims, Expr.const(getattr(import_module("torch"), self.dtype).itemsize))
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,8 +272,13 @@ class Trace:
         for path, tensor in self._attempt.parameters.items():
             known = traced(tensor)
             assert known is not None
-            found[path] = known.signature.shape
+            found[path] = self._attempt.stored.get(path, known.signature.shape)
         return found
+
+    @property
+    def collectives(self) -> tuple[Collective, ...]:
+        """What ranks send each other, in the order in which it starts, where parameters are DTensors."""
+        return tuple(self._attempt.exchange.collectives)
 
     @cached_property
     def modules(self) -> dict[str, ModuleInfo]:
@@ -282,17 +306,44 @@ class Trace:
 
         return build(self)
 
-    def to_dot(self, *, depth: int | None = None) -> str:
-        """DOT source, modules deeper than `depth` drawn as one node."""
+    def to_dot(self, *, depth: int | None = None, **options: Any) -> str:
+        """DOT source of the drawing: one page, or `depth` levels of modules; the options are those of `save`."""
         from shapeflow.draw.dot import to_dot
 
-        return to_dot(self.to_networkx(), depth=depth)
+        return to_dot(self.to_networkx(), depth=depth, **self._drawn(options))
 
-    def save(self, path: Any, *, depth: int | None = None) -> None:
-        """Draw to a file; the suffix says how: `.svg`, `.png`, `.pdf`, `.dot`."""
+    def _drawn(self, options: dict[str, Any]) -> dict[str, Any]:
+        """The options of a drawing with words for what modules cost, where they are asked for."""
+        if not options.get("flops"):
+            return {name: value for name, value in options.items() if name != "flops"}
+        from shapeflow.cost.cost import cost
+        from shapeflow.draw.price import flops_words
+
+        return {**options, "flops": flops_words(cost(self), options.get("sizes") or {})}
+
+    def draw(self, *, depth: int | None = None, **options: Any) -> Drawing:
+        """The drawing for a notebook, where a trace shows itself as one page; the options are those of `save`."""
+        from shapeflow.draw.drawing import Drawing
+
+        return Drawing(self.to_dot(depth=depth, **options))
+
+    def save(self, path: str | PathLike[str], *, depth: int | None = None, **options: Any) -> None:
+        """Draw to a file; the suffix says how: `.svg`, `.png`, `.pdf`, `.dot` and what else `draw.render` knows.
+
+        Equal neighbours are drawn once, and modules open as far as a page has room. `depth` shows so many levels of
+        modules instead; `unfold=True` draws every block on its own. `sizes` (name -> number) stand below the names.
+        `theme` is `"light"` or `"dark"`. `parameters=True` draws weights and buffers. `report=sf.check(...)` marks what
+        was found in red. `flops=True` tells what modules cost. Raises DrawError.
+        """
         from shapeflow.draw.render import save
 
-        save(self.to_networkx(), path, depth=depth)
+        save(self.to_networkx(), path, depth=depth, **self._drawn(options))
+
+    def _repr_svg_(self) -> str:
+        return self.draw()._repr_svg_()
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return {"image/svg+xml": self._repr_svg_(), "text/plain": repr(self)}
 
     def __str__(self) -> str:
         from shapeflow.draw.text import render_text

@@ -5,9 +5,13 @@ import pytest
 from shapeflow.graph import build, edges, fold, nodes
 from shapeflow.graph.ends import bundle, spoken, stem
 from shapeflow.graph.flow import members_of
-from shapeflow.graph.page import PAGE, Budget, arrange, gather, join_views, levels, one_page, ranks
+from shapeflow.graph.page import PAGE, Budget, arrange, gather, join_views, levels, one_page, rows
 from shapeflow.graph.spine import spine
 from tests.handmade import Model, toy
+
+
+def page_of(graph, budget=PAGE):
+    return one_page(bundle(graph), budget)
 
 
 def names(graph):
@@ -73,7 +77,7 @@ def test_a_pair_of_outputs_stays_two_edges_of_one_node():
 
 
 def test_outputs_that_were_folded_away_are_counted_all_the_same():
-    page = one_page(cached(12))
+    page = page_of(cached(12))
     assert names(page)[-2:] == ["output", "output cache"]
     assert len(page.graph["ends"]["output cache"]) == 24
 
@@ -94,21 +98,21 @@ def deep(blocks, width):
 
 @pytest.mark.parametrize(("blocks", "width"), [(3, 2), (3, 7), (5, 11), (20, 3), (1, 60), (70, 1)])
 def test_any_model_fits_the_page(blocks, width):
-    page = one_page(deep(blocks, width))
-    assert len(page) <= PAGE.nodes and ranks(page) <= PAGE.ranks
+    page = page_of(deep(blocks, width))
+    assert len(page) <= PAGE.nodes and rows(page) <= PAGE.rows
 
 
 def test_modules_open_while_there_is_room():
     graph = build(toy(3).trace())
-    assert "softmax" in one_page(graph)
-    assert {"@blocks.0.attn", "@blocks.0.ffn", "add_1"} <= set(one_page(graph, Budget(nodes=12, ranks=12)))
-    assert {"softmax", "@blocks.0.ffn"} <= set(one_page(graph, Budget(nodes=18, ranks=16)))  # no module inside: last
-    least = one_page(graph, Budget(nodes=8, ranks=8))
+    assert "softmax" in page_of(graph)
+    assert {"@blocks.0.attn", "@blocks.0.ffn", "add_1"} <= set(page_of(graph, Budget(nodes=12, rows=12)))
+    assert {"softmax", "@blocks.0.ffn"} <= set(page_of(graph, Budget(nodes=18, rows=16)))  # no module inside: last
+    least = page_of(graph, Budget(nodes=8, rows=8))
     assert names(least) == ["ids", "embedding", "tril", "@blocks.0", "linear_9", "output"]
 
 
 def test_of_modules_of_one_kind_the_first_opens_when_not_all_can():
-    page = one_page(deep(1, 2), Budget(9, 9))
+    page = page_of(deep(1, 2), Budget(9, 9))
     assert names(page) == ["x", "conv2d", "conv2d_1", "conv2d_2", "relu", "output"]
     model = Model("Twins")
     x = model.input("x", "B T")
@@ -118,7 +122,7 @@ def test_of_modules_of_one_kind_the_first_opens_when_not_all_can():
                 with model.module(f"twins.{i}.{operator}", "Part"):
                     x = model.op(operator, x, out=f"B {i + 2}")
     model.output(x)
-    page = one_page(build(model.trace()), Budget(nodes=8, ranks=8))
+    page = page_of(build(model.trace()), Budget(nodes=8, rows=8))
     assert names(page) == ["x", "linear", "relu", "tanh", "@twins.1", "@twins.2", "output"]
 
 
@@ -128,7 +132,7 @@ def test_what_no_closing_shortens_has_its_middle_left_out():
     for _ in range(100):
         x = model.op("relu", x, out="B T")
     model.output(x)
-    page = one_page(build(model.trace()), Budget(nodes=12, ranks=12))
+    page = page_of(build(model.trace()), Budget(nodes=12, rows=12))
     assert len(page) == 12
     (left_out,) = [node for node in nodes(page) if node.kind == "more"]
     assert left_out.operators == 100 - 9
@@ -169,7 +173,7 @@ def test_a_drawn_node_knows_what_it_stands_for():
     assert members_of(page, "add_1") == tuple(f"add_{i}" for i in range(1, 24, 2))
     assert members_of(page, "embedding") == ("embedding",)
     assert sorted(name for node in page for name in members_of(page, node)) == sorted(graph)
-    assert members_of(one_page(graph), "tril") == ("ones", "tril")
+    assert members_of(page_of(graph), "tril") == ("ones", "tril")
 
 
 def test_the_residual_stream_runs_from_the_input_to_the_output():
