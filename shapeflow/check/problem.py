@@ -68,6 +68,11 @@ class Report:
 
         return render_text(self)
 
+    def _repr_html_(self) -> str:
+        from shapeflow.check.formats.html import to_html
+
+        return to_html(self)
+
     def to_json(self) -> str:
         """The report as JSON, in the form that `shapeflow.check.formats.json` describes."""
         from shapeflow.check.formats.json import to_json
