@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shapeflow.cost import recurrent
@@ -25,7 +26,10 @@ from shapeflow.trace.result import Scope, Trace
 if TYPE_CHECKING:
     from shapeflow.cost.autograd import Autograd
     from shapeflow.cost.kv_cache import Held
+    from shapeflow.cost.parts import Part
+    from shapeflow.cost.scaling import Scaling
     from shapeflow.cost.sheet import Sheet
+    from shapeflow.dims.atoms import Symbol
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +112,7 @@ class Cost:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.name = trace.name
-        self._calls = calls(trace)
+        self.calls = calls(trace)
         self._probe = Probe(trace._attempt)
 
     # Operations
@@ -116,7 +120,12 @@ class Cost:
     @cached_property
     def flops(self) -> Expr:
         """Operations of one forward, two for a multiply-add."""
-        return self._summed(self._works[id(call)].flops for call in self._calls)
+        return self._summed(self.forward)
+
+    @cached_property
+    def forward(self) -> tuple[Expr, ...]:
+        """Operations of each call of an operator, in the order of `calls`."""
+        return tuple(self._spelt(self._works[id(call)].flops) for call in self.calls)
 
     @property
     def macs(self) -> Expr:
@@ -126,7 +135,7 @@ class Cost:
     @cached_property
     def backward_flops(self) -> Expr:
         """Operations of one backward from all outputs, to all parameters that are trained."""
-        return self._summed(self._autograd.backward(call).flops for call in self._calls)
+        return self._summed(self._autograd.backward(call).flops for call in self.calls)
 
     @property
     def training_flops(self) -> Expr:
@@ -137,7 +146,7 @@ class Cost:
     def unknown(self) -> tuple[Unknown, ...]:
         """Operators of the forward that no rule knows."""
         found: dict[str, dict[str, None]] = {}
-        for call in self._calls:
+        for call in self.calls:
             for operator in self._works[id(call)].unknown:
                 found.setdefault(operator, {})[call.path] = None
         return tuple(Unknown(operator, tuple(paths)) for operator, paths in found.items())
@@ -145,10 +154,10 @@ class Cost:
     @cached_property
     def _works(self) -> dict[int, Work]:
         known: dict[Any, Work] = {}
-        for call in self._calls:
+        for call in self.calls:
             if call.key not in known:
                 known[call.key] = self._work(call)
-        return {id(call): known[call.key] for call in self._calls}
+        return {id(call): known[call.key] for call in self.calls}
 
     def _work(self, call: Call) -> Work:
         from shapeflow.cost.rules import FREE
@@ -170,21 +179,21 @@ class Cost:
     def _autograd(self) -> Autograd:
         from shapeflow.cost.autograd import Autograd
 
-        return Autograd(self.trace, self._calls)
+        return Autograd(self.trace, self.calls)
 
     @cached_property
     def peak_bytes(self) -> Expr:
         """Bytes that a forward without autograd holds at its fullest: inputs and outputs too, but no parameters."""
         from shapeflow.cost.lifetimes import fullest, highest_of
 
-        return highest_of([self._spelt(level) for level in fullest(self.trace._attempt, self._calls)])
+        return highest_of([self._spelt(level) for level in fullest(self.trace._attempt, self.calls)])
 
     @cached_property
     def kv_cache(self) -> tuple[Held, ...]:
         """What a decoder keeps of the positions that it has read, for each attention."""
         from shapeflow.cost.kv_cache import kv_cache
 
-        return kv_cache(self.trace._attempt, self._calls)
+        return kv_cache(self.trace._attempt, self.calls)
 
     @cached_property
     def kv_cache_bytes(self) -> Expr:
@@ -254,11 +263,11 @@ class Cost:
                 call.name,
                 call.record.operator,
                 call.record.scopes,
-                self._spelt(self._works[id(call)].flops),
+                flops,
                 self._spelt(self._autograd.backward(call).flops),
                 self._spelt(self._autograd.kept[id(call)]),
             )
-            for call in self._calls
+            for call, flops in zip(self.calls, self.forward, strict=True)
         )
 
     @cached_property
@@ -285,6 +294,29 @@ class Cost:
                 for name in ("flops", "backward_flops", "activation_bytes")
             ),
         )
+
+    # Scaling
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """What the forward's operations are for: feed-forwards, projections, attention, the head."""
+        from shapeflow.cost.parts import parts
+
+        return parts(self)
+
+    def scaling(self, dim: str, **sizes: int) -> Scaling:
+        """Which part takes the most at which `dim`, and where one overtakes another."""
+        from shapeflow.cost.scaling import scaling
+
+        return scaling(self, dim, sizes)
+
+    def plot(
+        self, dim: str, path: str | Path, *, low: int | None = None, high: int | None = None, **sizes: int
+    ) -> None:
+        """Draw the operations against one size, from `low` to `high`, to an `.svg`, `.png` or `.pdf`."""
+        from shapeflow.cost.plot import plot
+
+        plot(self, dim, path, sizes=sizes, low=low, high=high)
 
     # Tables
 
@@ -313,4 +345,14 @@ class Cost:
         definitions = self.trace._attempt.env.definitions
         while formula.symbols & definitions.keys():
             formula = formula.replace(definitions)
-        return formula.unpinned
+        return formula.replace(self._shares).unpinned
+
+    @cached_property
+    def _shares(self) -> dict[Symbol, Expr]:
+        """What is known of counts that values decide: the rows of experts."""
+        if not self.trace._attempt.env.fresh:
+            return {}
+        from shapeflow.cost.attention import Lineage
+        from shapeflow.cost.dispatch import dispatched
+
+        return dispatched(self.trace._attempt, Lineage(self.calls))

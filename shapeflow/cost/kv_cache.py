@@ -77,7 +77,7 @@ class Region:
         self.lineage, self.attention = lineage, attention
         self.sinks = [self._made(attention.keys), self._made(attention.values)]
         self.scopes = self._scopes()
-        self._projected: dict[int, bool] = {}
+        self.projected = self._projected()
 
     def _made(self, tensor: torch.Tensor) -> Made | None:
         maker = self.lineage.maker(self.attention.call, tensor)
@@ -135,6 +135,16 @@ class Region:
                     maker is None or self.lineage.features(maker)
                 ):
                     found.add(id(source))
+        return found
+
+    def _projected(self) -> set[int]:
+        """Calls inside that have a product with a parameter of the module behind them, by identity."""
+        found: set[int] = set()
+        for call in self.lineage.calls:
+            if self.inside(call) and (
+                _projects(call) or any(id(maker) in found for maker in self.lineage.makers(call) if maker is not None)
+            ):
+                found.add(id(call))
         return found
 
     def batch(self) -> frozenset[Symbol]:
@@ -204,10 +214,7 @@ class Region:
 
     def _is_projected(self, call: Call) -> bool:
         """Whether a product with a parameter of the module is behind it."""
-        if id(call) not in self._projected:
-            makers = [maker for maker in self.lineage.makers(call) if maker is not None and self.inside(maker)]
-            self._projected[id(call)] = _projects(call) or any(self._is_projected(maker) for maker in makers)
-        return self._projected[id(call)]
+        return id(call) in self.projected
 
 
 def _projects(call: Call) -> bool:

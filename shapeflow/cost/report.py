@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shapeflow.cost.domain import check_sizes
@@ -34,16 +35,28 @@ LONGEST = 400
 """A formula with more characters tells nobody anything; Python has it, and its numbers."""
 
 
-def sheet(cost: Cost, *, sizes: Mapping[str, int] | None = None) -> Sheet:
+def sheet(
+    cost: Cost,
+    *,
+    sizes: Mapping[str, int] | None = None,
+    optimizer: str = "adam",
+    precision: str | None = None,
+) -> Sheet:
     """A line for each module that ran. Without `sizes` cells are formulas; with them numbers, in every free name.
 
-    Raises InputError for names and sizes that the trace does not hold for, and for a name without a size.
+    `optimizer` and `precision` are those of `Cost.training_bytes`, for the last line. Raises InputError for names and
+    sizes that the trace does not hold for, and for a name without a size.
     """
     sizes = dict(sizes or {})
     check_sizes(cost.trace, sizes)
     whole = cost.flops.at(**_all(cost, sizes)) if sizes else cost.flops.constant
     lines = tuple(Line(row.depth, _cells(row, whole, _all(cost, sizes) if sizes else None)) for row in cost.rows)
-    return Sheet(cost.name, COLUMNS, lines, _totals(cost, sizes), tuple(_summary(cost, sizes)))
+    columns = (
+        COLUMNS
+        if not sizes
+        else tuple(replace(each, hidden=each.hidden and each.name != "formula") for each in COLUMNS)
+    )
+    return Sheet(cost.name, columns, lines, _totals(cost, sizes), tuple(_summary(cost, sizes, optimizer, precision)))
 
 
 def _all(cost: Cost, sizes: Mapping[str, int]) -> dict[str, int]:
@@ -99,7 +112,7 @@ def _totals(cost: Cost, sizes: Mapping[str, int]) -> dict[str, Cell]:
     }
 
 
-def _summary(cost: Cost, sizes: Mapping[str, int]) -> list[str]:
+def _summary(cost: Cost, sizes: Mapping[str, int], optimizer: str, precision: str | None) -> list[str]:
     """The totals with their formulas, a line each; what is 0 for the model is left out."""
     lines = [
         _line("flops, forward", cost.flops, sizes),
@@ -111,9 +124,12 @@ def _summary(cost: Cost, sizes: Mapping[str, int]) -> list[str]:
         lines.append(_line("KV cache", cost.kv_cache_bytes, sizes, in_units=True))
         lines.append(_line("KV cache for one more token", cost.kv_cache_bytes_per_token, sizes, in_units=True))
     lines.append(_line("parameters", cost.parameter_bytes, sizes, in_units=True))
-    lines.append(
-        _line("parameters, gradients, Adam's states", cost.training_bytes(optimizer="adam"), sizes, in_units=True)
-    )
+    training = cost.training_bytes(optimizer=optimizer, precision=precision)
+    what = f"parameters, gradients, states of {optimizer}" + (f" in {precision}" if precision else "")
+    lines.append(_line(what, training, sizes, in_units=True))
+    if cost.trace.assumptions:
+        assumed = "; ".join(dict.fromkeys(map(str, cost.trace.assumptions)))
+        lines.append(f"as traced, that is with {assumed}")
     if cost.unknown:
         lines.append(f"not counted, as no rule knows them: {'; '.join(map(str, cost.unknown))}")
     return lines
