@@ -54,9 +54,11 @@ def _html(
     depth: int | None = None,
     sizes: Mapping[str, int] | None = None,
     operations: Mapping[str, Expr] | None = None,
+    theme: str = "light",
     **_: Any,
 ) -> bytes:
-    return to_html(graph, depth=depth, sizes=sizes, flops=operations).encode()
+    own = "" if theme == "light" else theme  # light is what drawings are: no reader asked for it
+    return to_html(graph, depth=depth, sizes=sizes, flops=operations, theme=own).encode()
 
 
 WRITERS: Mapping[str, Writer] = {

@@ -82,6 +82,11 @@ class Book {
     return [...this.places()].filter((place) => place.sheet === sheet);
   }
 
+  // Whether a shape has sizes that only values decide.
+  isFresh(shape) {
+    return this.shapes[shape].dims.some(([, number]) => namesIn(this.formulas[number][1]).some((name) => own(this.values, name)));
+  }
+
   title(place) {
     if (!place.parent) return this.name;
     const item = this.sheet(place.parent).items[place.item];

@@ -18,6 +18,7 @@ import networkx as nx
 from shapeflow.dims.expr import Expr
 from shapeflow.draw.page.book import book
 from shapeflow.draw.page.colours import colours
+from shapeflow.draw.palette import theme_of
 
 # One closure in this order: what comes later reads what comes before.
 SCRIPTS = ("formula", "book", "flow", "camera", "sheet", "panel", "contents", "search", "page")
@@ -30,17 +31,22 @@ def to_html(
     depth: int | None = None,
     sizes: Mapping[str, int] | None = None,
     flops: Mapping[str, Expr] | None = None,
+    theme: str = "",
 ) -> str:
     """The whole page. Same graph, same text.
 
     Modules deeper than `depth` do not open; `sizes` (name -> number) are filled in for the reader, who may change them.
-    `flops` (node name -> operations, see `flops_of`) are told in the panel.
+    `flops` (node name -> operations, see `flops_of`) are told in the panel. `theme` is `"light"`, `"dark"`, or what the
+    reader's system says; there is a button for it in any case.
     """
     found = book(graph, depth=depth, sizes=sizes, flops=flops)
     data = json.dumps(found, separators=(",", ":")).translate(ESCAPED)
     style = colours() + _file("page.css")
     script = '"use strict";\n{\n' + "\n".join(_file(f"{name}.js") for name in SCRIPTS) + "}\n"
+    if theme:
+        theme_of(theme)  # raises for another word
     parts = {
+        "theme": f' data-theme="{theme}"' if theme else "",
         "title": escape(str(graph.graph["name"])),
         "policy": _policy(style, script),
         "style": style,

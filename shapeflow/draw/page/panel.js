@@ -37,7 +37,7 @@ class Panel {
     });
     if (own(this.book.sizes, name)) input.value = this.book.sizes[name];
     const about = own(this.book.values, name) ? `decided by values${origin ? `, in ${origin}` : ""}` : `the size that ${name} stands for`;
-    return html("label", { title: about }, html("code", {}, name), input);
+    return html("label", { title: about }, html("code", { class: own(this.book.values, name) ? "fresh" : null }, name), input);
   }
 
   // What follows from the sizes that were typed.
@@ -173,7 +173,7 @@ class Panel {
     const sizes = this.sizes.shape(shape);
     const words = shape.dims.map(([text]) => (text.includes(" ") ? `(${text})` : text)).join(" ") || "scalar";
     const numbers = sizes === words ? null : html("div", { class: "numbers" }, `= ${sizes}`);
-    return html("tr", {}, html("th", { scope: "row" }, label), html("td", {}, html("code", {}, words), numbers, this.holds(shape)));
+    return html("tr", {}, html("th", { scope: "row" }, label), html("td", {}, html("code", { class: this.book.isFresh(number) ? "fresh" : null }, words), numbers, this.holds(shape)));
   }
 
   holds(shape) {

@@ -115,7 +115,10 @@ class Drawing {
     if (!wire.at) return [null, null];
     const lines = [...wire.label, ...(wire.more ? [null] : [])];
     const [x, y] = wire.at;
-    const texts = lines.map((_, i) => svg("text", { x, y: y + 3.5 + (i - (lines.length - 1) / 2) * 13 }));
+    const texts = lines.map((line, i) => {
+      const fresh = line && this.book.isFresh(line[0]) ? "fresh" : null;
+      return svg("text", { x, y: y + 3.5 + (i - (lines.length - 1) / 2) * 13, class: fresh });
+    });
     return [svg("g", { class: "label" }, texts), { texts, lines, more: wire.more }];
   }
 

@@ -6,6 +6,7 @@ CI has to run these tests: there, a missing browser fails; on a developer's mach
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import networkx as nx
@@ -29,6 +30,12 @@ def browser() -> Iterator[Browser]:
         launched.close()
 
 
+@cache
+def _cached(graph: nx.MultiDiGraph) -> str:
+    """Many tests read one graph, and laying out takes longer than reading."""
+    return to_html(graph)
+
+
 def _loaded(address: str) -> list[str]:
     return [] if address.startswith(("file:", "data:")) else [address]
 
@@ -41,7 +48,7 @@ def show(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Page]]:
 
     def open_page(graph: nx.MultiDiGraph, *, hash: str = "", dark: bool = False, **options) -> Page:
         path = tmp_path / "page.html"
-        path.write_text(to_html(graph, **options))
+        path.write_text(_cached(graph) if not options else to_html(graph, **options))
         page = browser.new_page(viewport={"width": 1280, "height": 800}, color_scheme="dark" if dark else "light")
         pages.append(page)
         page.on("console", lambda message: said.append(f"{message.type}: {message.text}"))

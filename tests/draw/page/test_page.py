@@ -15,7 +15,7 @@ from tests.handmade import Model, toy
 BLOCKS = "blocks.0 … blocks.11  x12"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def graph():
     return build(toy(12).trace())
 
@@ -243,6 +243,24 @@ def test_the_question_mark_tells_the_keys(show, graph):
     assert page.get_by_role("dialog").is_hidden()
     page.locator("#ask").click()
     assert page.get_by_role("dialog").is_visible()
+
+
+def test_a_page_may_be_dark_from_the_start(show, graph):
+    page = show(graph, theme="dark")
+    assert _ground(page) == "rgb(20, 24, 29)"
+
+
+def test_sizes_that_only_values_decide_are_marked(show):
+    model = Model("Chosen")
+    model.fresh = {"n": "nonzero"}
+    model.dims = dict.fromkeys(("B", "T", "n"))
+    found = model.op("nonzero", model.input("x", "B T"), out="n 2:int64")
+    model.output(model.op("sum", found, out="2:int64"))
+    page = show(build(model.trace()))
+    assert page.locator(".label .fresh").all_text_contents() == ["n 2:int64"]
+    assert page.locator(".fields label", has_text="n").last.get_attribute("title") == "decided by values, in nonzero"
+    page.get_by_label("Size of n").fill("17")
+    assert "17 2" in labels(page)
 
 
 def _ground(page) -> str:
