@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from shapeflow.check.config import read_config
 from shapeflow.check.rules import RULES
 from shapeflow.cli import app
+from shapeflow.cli.diff import DIFFERENT
 
 ROOT = Path(__file__).parents[1]
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", (ROOT / "README.md").read_text(), flags=re.MULTILINE | re.DOTALL)
@@ -42,7 +43,7 @@ def test_python(checkout: Path, text: str) -> None:
 @pytest.mark.parametrize("command", [command for command in COMMANDS if command.startswith("shapeflow")])
 def test_shapeflow_commands(checkout: Path, command: str) -> None:
     answer = CliRunner().invoke(app, shlex.split(command)[1:])
-    assert answer.exit_code == 0, answer.output
+    assert answer.exit_code == (DIFFERENT if command.startswith("shapeflow diff") else 0), answer.output
     assert answer.stdout
 
 

@@ -19,6 +19,7 @@ from shapeflow.dims.expr import Expr
 from shapeflow.draw.dot import to_dot
 from shapeflow.draw.graphml import to_graphml
 from shapeflow.draw.layout import render
+from shapeflow.draw.mermaid import to_mermaid
 from shapeflow.draw.page import to_html
 from shapeflow.errors import DrawError
 from shapeflow.graph import collapse, nodes, to_json
@@ -44,6 +45,10 @@ def _json(graph: nx.MultiDiGraph, *, depth: int | None = None, **_: Any) -> byte
     return to_json(graph if depth is None else collapse(graph, depth)).encode()
 
 
+def _mermaid(graph: nx.MultiDiGraph, **options: Any) -> bytes:
+    return to_mermaid(graph, **options).encode()
+
+
 def _graphml(graph: nx.MultiDiGraph, *, depth: int | None = None, **_: Any) -> bytes:
     return to_graphml(graph, depth=depth).encode()
 
@@ -67,6 +72,7 @@ WRITERS: Mapping[str, Writer] = {
     ".pdf": _picture("pdf"),
     ".dot": _dot,
     ".json": _json,
+    ".mmd": _mermaid,
     ".graphml": _graphml,
     ".html": _html,
 }

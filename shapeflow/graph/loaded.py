@@ -22,6 +22,8 @@ from shapeflow.graph.flow import fill
 from shapeflow.graph.saved import FORMAT, VERSION
 from shapeflow.trace.result import Condition, Edge, Location, ModuleInfo, Node, Scope, Shape
 
+BLOCKS = ("module", "views", "made", "more")
+
 
 def load(path: str | PathLike[str]) -> nx.MultiDiGraph:
     """The graph that `trace.save("x.json")` wrote; FormatError for any other file."""
@@ -89,7 +91,7 @@ def _graph(document: Item) -> nx.MultiDiGraph:
 
 def _read_nodes(items: Item, known: dict[str, Node | Block]) -> Iterator[Node | Block]:
     for item in items.items():
-        node = _read_block(item) if item["kind"].text() == "module" else _read_node(item)
+        node = _read_block(item) if item["kind"].text() in BLOCKS else _read_node(item)
         if node.name in known:
             item["name"].refuse(f"is {node.name!r}, the name of an earlier node")
         known[node.name] = node
@@ -113,7 +115,9 @@ def _read_edges(items: Item, known: Mapping[str, object]) -> Iterator[Edge]:
 def _read_node(item: Item) -> Node:
     kind = item["kind"].text()
     if kind not in ("input", "operator", "constant", "output"):
-        item["kind"].refuse(f"is {kind!r}; it has to be input, operator, constant, output or module")
+        item["kind"].refuse(
+            f"is {kind!r}; it has to be input, operator, constant, output or one of {', '.join(BLOCKS)}"
+        )
     return Node(
         item["name"].text(),
         kind,
@@ -132,6 +136,8 @@ def _read_block(item: Item) -> Block:
         item["operators"].number(),
         _read_count(item["count"]),  # pyright: ignore[reportArgumentType]  a formula only in a model built with symbols
         _read_shapes(item["outputs"]),
+        item["kind"].text(),
+        _read_texts(item["words"]),
     )
 
 

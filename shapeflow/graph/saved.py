@@ -43,8 +43,8 @@ def _document(graph: nx.MultiDiGraph) -> dict[str, Any]:
         "sizes": facts["sizes"],
         "dims": {name: None if size is None else _size(size) for name, size in facts["dims"].items()},
         "outputs": [_shape(shape) for shape in facts["outputs"]],
-        "output_names": list(facts.get("output_names", ())),
-        "ends": {name: list(names) for name, names in facts.get("ends", {}).items()},
+        "output_names": list(facts["output_names"]),
+        "ends": {name: list(names) for name, names in facts["ends"].items()},
         "conditions": [_condition(each) for each in facts["conditions"]],
         "assumptions": [_condition(each) for each in facts["assumptions"]],
         "repeats": [{"scopes": _scopes(one), "copies": _scopes(all)} for one, all in facts["repeats"].items()],
@@ -123,6 +123,7 @@ def _block(block: Block) -> dict[str, Any]:
         "outputs": [_shape(shape) for shape in block.outputs],
         "operators": block.operators,
         "count": _count(block.parameters),
+        "words": list(block.words),
     }
 
 
