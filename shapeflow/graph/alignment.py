@@ -10,6 +10,7 @@ and what runs inside. What then has no partner and stands, by its path or by all
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -166,24 +167,32 @@ def _find_moved(root: Pair) -> None:
     removed = [pair for pair in root.walk() if isinstance(pair.before, Call) and pair.after is None]
     added = [pair for pair in root.walk() if isinstance(pair.after, Call) and pair.before is None]
     gone: set[int] = set()
-    for by_path in (True, False):
+    for is_moved in (_same_path, _same_name, _same_work):
         for new in added:
-            old = next((old for old in removed if id(old) not in gone and _is_moved(old, new, by_path=by_path)), None)
-            if old is not None and new.before is None:
-                assert old.before is not None and new.after is not None
-                gone.add(id(old))
-                new.before, new.parts, new.moved = old.before, _paired(old.before, new.after).parts, True
+            left = [old for old in removed if id(old) not in gone and is_moved(old.before, new.after)]
+            if left and new.before is None:
+                assert left[0].before is not None and new.after is not None
+                gone.add(id(left[0]))
+                new.before, new.parts, new.moved = left[0].before, _paired(left[0].before, new.after).parts, True
     _drop(root, gone)
 
 
-def _is_moved(old: Pair, new: Pair, *, by_path: bool) -> bool:
-    a, b = old.before, new.after
-    if not isinstance(a, Call) or not isinstance(b, Call) or a.kind != b.kind:
+def _same_path(a: Item | None, b: Item | None) -> bool:
+    if not isinstance(a, Call) or not isinstance(b, Call):
         return False
-    if by_path:
-        return (a.path, a.scopes[-1].call) == (b.path, b.scopes[-1].call)
+    return a.kind == b.kind and (a.path, a.scopes[-1].call) == (b.path, b.scopes[-1].call)
+
+
+def _same_name(a: Item | None, b: Item | None) -> bool:
+    return _same_work(a, b) and a is not None and b is not None and a.name == b.name
+
+
+def _same_work(a: Item | None, b: Item | None) -> bool:
+    """Equal inside, under the same kind of name: `blocks.3` for `blocks.1`."""
+    if not isinstance(a, Call) or not isinstance(b, Call) or a.signature != b.signature:
+        return False
     learns = any(leaf.node.parameters for leaf in a.leaves())  # of two equal dropouts nobody says that one moved
-    return learns and a.signature == b.signature and a.name == b.name
+    return learns and re.sub(r"\d+", "#", a.name) == re.sub(r"\d+", "#", b.name)
 
 
 def _drop(pair: Pair, gone: set[int]) -> None:

@@ -207,12 +207,13 @@ class Comparison:
 class Shapes:
     """Compares shapes across two graphs.
 
-    Names that a trace made up itself (`n1`, for a size that values decide) may differ from one to the other: the first
-    two that meet are the same. A fixed size with another value is of the same name: the value is told once, for all.
+    Names that a trace made up itself (`n1`, for a size that values decide), and free names that only one of them has,
+    may differ: the first two that meet are the same. So are a fixed size and its name, `32` and `d_model`. A named size
+    with another value is the same size; its value is told once, for all.
     """
 
     def __init__(self, before: nx.MultiDiGraph, after: nx.MultiDiGraph) -> None:
-        self._made = _made_names(before), _made_names(after)
+        self._made = _own_names(before, after), _own_names(after, before)
         self._same: dict[Symbol, Symbol] = {}
         self._known: dict[tuple[Shape, Shape], Reason | None] = {}
 
@@ -239,7 +240,7 @@ class Shapes:
         return "sizes" if all(a is b or str(a) == str(b) or self._is_same(a, b) for a, b in pairs) else "shapes"
 
     def _is_same(self, old: Expr, new: Expr) -> bool:
-        if old is new:
+        if old.unpinned is new.unpinned:
             return True
         made, new_made = (sorted(_made_in(dim, names)) for dim, names in zip((old, new), self._made, strict=True))
         if not made or len(made) != len(new_made):
@@ -251,9 +252,11 @@ class Shapes:
         return same
 
 
-def _made_names(graph: nx.MultiDiGraph) -> frozenset[str]:
+def _own_names(graph: nx.MultiDiGraph, other: nx.MultiDiGraph) -> frozenset[str]:
+    """The names that may be others in the other graph: made by the trace, or given for this one alone."""
     facts = graph.graph
-    return frozenset({*facts["fresh"], *(name for name, size in facts["dims"].items() if size is not None)})
+    made = {*facts["fresh"], *(name for name, size in facts["dims"].items() if size is not None)}
+    return frozenset(made | (set(facts["free"]) - set(other.graph["free"])))
 
 
 def _made_in(dim: Expr, names: frozenset[str]) -> set[str]:

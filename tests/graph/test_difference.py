@@ -182,6 +182,41 @@ def test_a_block_that_went_to_another_stack_has_moved() -> None:
     assert (found.added, found.removed) == ((), ())
 
 
+def test_blocks_that_changed_places_have_moved() -> None:
+    before = sequence(nn.Linear(8, 8), nn.Conv1d(1, 1, 3, padding=1), spec="1 8")
+    after = sequence(nn.Conv1d(1, 1, 3, padding=1), nn.Linear(8, 8), spec="1 8")
+    found = sf.diff(before, after)
+    assert (found.added, found.removed) == ((), ())
+    assert sorted(each.reasons for each in found.changed if isinstance(each.after, Block)) == [
+        ("moved", "renamed"),
+        ("renamed",),
+    ]
+    assert (found.parameters_added, found.parameters_removed, found.parameters_changed) == ((), (), ())
+
+
+def test_a_size_is_the_same_under_its_name_and_as_a_number() -> None:
+    def model(width: str):
+        model = Model("Net", d=8)
+        model.output(model.op("relu", model.input("x", f"B {width}"), out=f"B 2*{width}"))
+        return build(model.trace())
+
+    assert not diff(model("d"), model("8"))
+    assert diff(model("d"), model("9"))
+
+
+def test_other_names_for_the_same_free_sizes() -> None:
+    def model(batch: str, spec: str):
+        model = Model("Net")
+        model.free = (batch, "T")
+        model.domain = ""
+        model.output(model.op("relu", model.input("x", spec), out=spec))
+        return build(model.trace())
+
+    assert not diff(model("B", "B T"), model("N", "N T"))
+    assert diff(model("B", "B T"), model("B", "T B"))
+    assert diff(model("B", "B T"), model("N", "N N"))
+
+
 def test_another_value_of_a_named_size_is_told_as_that() -> None:
     found = sf.diff(sf.trace(gpt()), sf.trace(gpt(d_ff=256)))
     assert found.sizes == {"d_ff": (128, 256)}
