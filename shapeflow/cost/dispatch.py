@@ -18,6 +18,8 @@ from shapeflow.dims.expr import Expr
 from shapeflow.trace.attempt import Attempt
 from shapeflow.trace.traced import Record, Signature, size_key
 
+COUNTED = frozenset({"sum", "mean", "count_nonzero", "amax", "max", "cumsum", "bincount", "histc"})
+"""What is found behind these are experts, not rows: which of them any token chose."""
 CHOICES = frozenset({"topk", "argmax", "max", "sort", "argsort", "multinomial"})
 
 Choice = tuple[Record, int, Signature]
@@ -56,7 +58,7 @@ def _choice(lineage: Lineage, call: Call) -> Choice | None:
         sources = call.record.sources
         if call.record.operator in ("eq", "one_hot"):
             return _of_router(lineage, call)
-        if not sources:
+        if not sources or call.record.operator in COUNTED:
             return None
         masks = [n for n, (_, _, signature) in enumerate(sources) if signature.dtype is torch.bool]
         above = lineage.makers(call)[masks[0] if masks else 0]

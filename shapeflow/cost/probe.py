@@ -105,10 +105,8 @@ class Probe:
                 table.update(old)  # type: ignore[attr-defined]
 
     def _forward(self, call: Call) -> Work:
-        leaves = [_leaf(tensor) for tensor in call.reads]
-        args, kwargs = _replaced(call, leaves)
         with Counter() as counter:
-            call.function(*args, **kwargs)
+            call.function(*call.args, **call.kwargs)
         return counter.work
 
     def _gradient(self, call: Call, required: tuple[bool, ...]) -> Gradient:
@@ -135,7 +133,7 @@ def _run(call: Call, args: Any, kwargs: Any) -> Any:
         return call.function(*args, **kwargs)
 
 
-def _leaf(tensor: torch.Tensor, *, required: bool = False) -> torch.Tensor:
+def _leaf(tensor: torch.Tensor, *, required: bool) -> torch.Tensor:
     if tensor.layout is not torch.strided:
         return tensor
     made = torch.empty_strided(tuple(tensor.shape), tensor.stride(), dtype=tensor.dtype, device=tensor.device)
