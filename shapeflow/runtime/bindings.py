@@ -96,8 +96,8 @@ class Bindings:
         return f"*{dim.name} is {shape_text(sizes)}, and {shape_text(known[0])} before ({known[1]})"
 
     def __str__(self) -> str:
-        groups = [f"*{name} = {shape_text(sizes)} ({where})" for name, (sizes, where) in self.groups.items()]
-        return ", ".join([*(f"{name} = {each.size} ({each.where})" for name, each in self.names.items()), *groups])
+        groups = [f"*{name}={shape_text(sizes)} ({where})" for name, (sizes, where) in self.groups.items()]
+        return ", ".join([*(f"{name}={each.size} ({each.where})" for name, each in self.names.items()), *groups])
 
 
 @lru_cache(maxsize=4096)

@@ -18,7 +18,9 @@ from shapeflow.runtime.fit import Fault, Fit
 from shapeflow.runtime.forms import Anything
 from shapeflow.runtime.keys import UNKEYED
 from shapeflow.runtime.plan import Entry, Plan
+from shapeflow.runtime.switch import is_off
 from shapeflow.runtime.wording import said_of
+from shapeflow.torch_private import skip_frames
 
 RESULT = "the result"
 
@@ -197,15 +199,13 @@ def _result_key(plan: Plan, out: Any) -> Any:
 
 def _agree(plan: Plan, shared: scope.Scope, found: Mapping[str, Found], instance: Any) -> None:
     """Add what a method bound to the scope of its instance; raises where another method bound it otherwise."""
-    clash = shared.clash(plan, found)
-    if clash is None:
-        shared.add(plan, found)
-        return
-    raise memo.TypeCheckError(
-        f"{clash.name} is {clash.here.size} in {_owner(plan, instance)} ({clash.here.where}), but {clash.there.size} "
-        f"in {_owner(clash.other, instance)} ({clash.there.where}), in one call of the same instance\n"
-        "  give the size another name where it is another size, or enforce with across_methods=False"
-    )
+    clash = shared.agree(plan, found)
+    if clash is not None:
+        raise memo.TypeCheckError(
+            f"{clash.name} is {clash.here.size} in {_owner(plan, instance)} ({clash.here.where}), but "
+            f"{clash.there.size} in {_owner(clash.other, instance)} ({clash.there.where}), in one call of the same "
+            "instance\n  give the size another name where it is another size, or enforce with across_methods=False"
+        )
 
 
 def _checked_alone(plan: Plan, arguments: dict[str, Any]) -> Bindings:
@@ -240,3 +240,13 @@ def _owner(plan: Plan, instance: Any) -> str:
 
 def _class(instance: Any) -> str:
     return type(instance).__qualname__.rpartition("<locals>.")[2]
+
+
+# Where a compiled model has a graph break, what stands around it runs between the graphs, and these frames with it:
+# Dynamo is not to compile them too.
+for _function in (run, _run_in_scope, generate, generate_async, wait):
+    skip_frames(_function, calls_users=True)
+for _function in (_examined, _result, _agree, _item, _checked_alone, is_unchecked, run_late, memo.push, memo.pop):
+    skip_frames(_function, calls_users=False)
+for _function in (scope.enter, scope.leave, is_off):
+    skip_frames(_function, calls_users=False)

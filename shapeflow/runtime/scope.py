@@ -27,29 +27,28 @@ class Scope:
     active: list[Any] = field(default_factory=list)
     names: dict[str, dict[Any, Found | None]] = field(default_factory=dict)
 
-    def clash(self, method: Any, found: Mapping[str, Found]) -> Clash | None:
-        """The first name that another method gave another size."""
-        for name, here in found.items():
-            for other, there in self.names.get(name, {}).items():
-                differs = other is not method and there is not None and there.size != here.size
-                if differs and not self._stands_for_another(other, method, here.size):
-                    assert there is not None
-                    return Clash(name, here, there, other)
-        return None
-
-    def add(self, method: Any, found: Mapping[str, Found]) -> None:
-        """What a method bound."""
+    def agree(self, method: Any, found: Mapping[str, Found]) -> Clash | None:
+        """Add what a method bound, or give the first name that another method gave another size."""
         for name, here in found.items():
             known = self.names.setdefault(name, {})
             before = known.get(method, here)
-            known[method] = here if before is not None and before.size == here.size else None
+            open_name = before is None or before.size != here.size
+            for other, there in known.items():
+                if other is not method and there is not None and there.size != here.size:
+                    if not self._stands_for_another(method, here.size):
+                        return Clash(name, here, there, other)
+                    open_name = True
+            known[method] = None if open_name else here
+        return None
 
-    def _stands_for_another(self, other: Any, method: Any, size: int) -> bool:
-        for name, known in self.names.items():
-            there = known.get(other)
-            if there is not None and there.size == size and name not in method.names:
-                return True
-        return False
+    def _stands_for_another(self, method: Any, size: int) -> bool:
+        """Whether a size is one that this call has under a name which the method itself does not use."""
+        return any(
+            there is not None and there.size == size
+            for name, known in self.names.items()
+            if name not in method.names
+            for there in known.values()
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,13 +21,17 @@ from shapeflow.runtime.forms import Array, Either, Fields, Form, Items, Kind, Ot
 
 def said_of(fault: Fault, bindings: Bindings, owner: str) -> str:
     """The message for a value that does not fit, of the function `owner`."""
-    what = f"{fault.what} of {owner}"
-    lines = [f"{what} is declared {hint_text(fault.form)}, but {_reason(fault, bindings)}"]
+    lines = [f"{_place(fault.what)} of {owner} is declared {hint_text(fault.form)}, but {_reason(fault, bindings)}"]
     if isinstance(fault.value, torch.Tensor):
         lines.append(f"  {fault.what} is {value_text(fault.value)}")
     if bindings.names or bindings.groups:
         lines.append(f"  bound before: {bindings}")
     return "\n".join(lines)
+
+
+def _place(what: str) -> str:
+    """`parameter 'x'` in jaxtyping's words, so that what was written to match those goes on; an item by itself."""
+    return f"parameter '{what}'" if what.isidentifier() else what
 
 
 def _reason(fault: Fault, bindings: Bindings) -> str:
@@ -62,7 +66,8 @@ def hint_text(form: Form) -> str:
     """A form as it is written in an annotation."""
     match form:
         case Array(annotation=annotation):
-            return f'{annotation.dtype.__name__} "{annotation.dim_str}"'
+            array = getattr(annotation.array_type, "__name__", str(annotation.array_type))
+            return f'{annotation.dtype.__name__}[{array}, "{annotation.dim_str}"]'
         case Kind(kind=kind):
             return "None" if kind is type(None) else _name(kind)
         case Values(values=values):

@@ -27,6 +27,7 @@ from shapeflow.runtime import call, memo, switch
 from shapeflow.runtime.forms import Anything, Array, Kind
 from shapeflow.runtime.keys import UNKEYED, expression, key_of
 from shapeflow.runtime.plan import Plan
+from shapeflow.torch_private import skip_frames
 
 _P = "_sf_"
 """Before every name of ours, so that it is no parameter's."""
@@ -56,6 +57,8 @@ def wrapped(function: Callable[..., Any], plan: Plan, make: Maker | None = None)
         if each.default is not each.empty
     }
     wrapper = functools.update_wrapper(make(function, **defaults), function)
+    # behind a graph break Dynamo would take the wrapper for one more frame of the model, and break in it once more
+    skip_frames(wrapper, calls_users=True)
     wrapper.__shapeflow_plan__ = plan  # type: ignore[attr-defined]
     return wrapper
 

@@ -101,9 +101,11 @@ def raised_by_user(trace: TracebackType | None) -> bool:
 def raised_by_us(error: BaseException) -> bool:
     """Whether the error is a bug of the tracer: it arose in our code, and is not what a shape rule of ours says.
 
-    A size divided by zero, the root of a negative one: that is arithmetic of the model's own.
+    A size divided by zero, the root of a negative one: that is arithmetic of the model's own. What `sf.enforce` refuses
+    is refused in the user's name.
     """
     trace, module = error.__traceback__, ""
     while trace is not None:
         module, trace = trace.tb_frame.f_globals.get("__name__", ""), trace.tb_next
-    return module.startswith("shapeflow.") and not isinstance(error, RuntimeError | ArithmeticError | ValueError)
+    ours = module.startswith("shapeflow.") and not module.startswith("shapeflow.runtime.")
+    return ours and not isinstance(error, RuntimeError | ArithmeticError | ValueError)

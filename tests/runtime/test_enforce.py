@@ -110,7 +110,7 @@ def test_everything_in_a_package_is_enforced(package: Callable[..., str]) -> Non
     for module in (load(f"{name}.net"), load(f"{name}.sub.deep")):
         net = module.Net(6)
         assert net(torch.zeros(2, 5, 6)).shape == (2, 5, 6)
-        with pytest.raises(TypeCheckError, match=r"x of Net.forward .* axis 2 is 7, and d_model is 6"):
+        with pytest.raises(TypeCheckError, match=r"parameter 'x' of Net.forward .* axis 2 is 7, and d_model is 6"):
             net(WRONG)
         assert refuses(lambda m=module: m.double(MATRIX)) and refuses(lambda m=module: m.DOUBLES["double"](MATRIX))
         assert refuses(lambda m=module: m.Batch(MATRIX, torch.zeros(4)))
@@ -268,7 +268,7 @@ def test_a_name_for_type_checkers_only(package: Callable[..., str], annotation: 
     with pytest.warns(EnforceWarning, match=r"net.py:14: .* `y` of wrong .*(?s:.*) is imported for type checkers only"):
         net = load(f"{name}.net")
     net.wrong(torch.zeros(2), "anything")
-    with pytest.raises(TypeCheckError, match=r"x of wrong .* 2 axes, not 1"):
+    with pytest.raises(TypeCheckError, match=r"parameter 'x' of wrong .* 2 axes, not 1"):
         net.wrong(MATRIX)
 
 

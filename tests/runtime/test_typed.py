@@ -106,28 +106,31 @@ def test_passes(run: Callable[[], Any]) -> None:
 REFUSED = {
     "attribute": (
         lambda: block(torch.zeros(2, 5, 7)),
-        r'x of Block.forward is declared Float "B T d_model", but axis 2 is 7, and d_model is 6 '
+        r"parameter 'x' of Block.forward is declared Float\[Tensor, .B T d_model.\], but axis 2 is 7, and d_model is 6 "
         r"\(an attribute of this Block\)\n  x is a Tensor 2 5 7, float32, cpu\n"
-        r"  bound before: d_model = 6 \(an attribute of this Block\)$",
+        r"  bound before: d_model=6 \(an attribute of this Block\)$",
     ),
     "another argument": (
         lambda: block(X, torch.zeros(3, 5, 6)),
-        r'memory of Block.forward is declared Float "B S d_model", but axis 0 is 3, and B is 2 '
-        r"\(axis 0 of x\)\n.*\n  bound before: .*B = 2 \(axis 0 of x\), T = 5 \(axis 1 of x\)$",
+        r"parameter 'memory' of Block.forward is declared Float\[Tensor, .B S d_model.\], but axis 0 is 3, and B is 2 "
+        r"\(axis 0 of x\)\n.*\n  bound before: .*B=2 \(axis 0 of x\), T=5 \(axis 1 of x\)$",
     ),
-    "rank": (lambda: block(torch.zeros(2, 6)), r"x of Block.forward .*, but it has 2 axes, not 3\n"),
-    "dtype": (lambda: block(X.long()), r"x of Block.forward .*, but its dtype is int64\n"),
-    "no tensor": (lambda: block([1, 2]), r"x of Block.forward .*, but it is a list of 2\n"),
-    "numpy": (lambda: block(np.zeros((2, 5, 6))), r"x of Block.forward .*, but it is an? ndarray\n"),
+    "rank": (lambda: block(torch.zeros(2, 6)), r"parameter 'x' of Block.forward .*, but it has 2 axes, not 3\n"),
+    "dtype": (lambda: block(X.long()), r"parameter 'x' of Block.forward .*, but its dtype is int64\n"),
+    "no tensor": (lambda: block([1, 2]), r"parameter 'x' of Block.forward .*, but it is a list of 2\n"),
+    "numpy": (lambda: block(np.zeros((2, 5, 6))), r"parameter 'x' of Block.forward .*, but it is an? ndarray\n"),
     "literal": (
         lambda: block(X, how="max"),
-        r"how of Block.forward is declared one of 'sum', 'mean', .* a str: 'max'\n",
+        r"parameter 'how' of Block.forward is declared one of 'sum', 'mean', .* a str: 'max'\n",
     ),
-    "constructor": (lambda: Block("6", 2), r"d_model of Block.__init__ is declared int, but it is a str: '6'$"),
+    "constructor": (
+        lambda: Block("6", 2),
+        r"parameter 'd_model' of Block.__init__ is declared int, but it is a str: '6'$",
+    ),
     "property": (lambda: block.heads(torch.zeros(2, 2, 5, 4)), r"axis 3 is 4, and d_head is 3 \(an attribute of this"),
     "list item": (
         lambda: stack([*[ROW] * 19, torch.zeros(2, 4)]),
-        r'xs\[19\] of stack is declared Float "B d", but axis 1 is 4, and d is 3 \(axis 1 of xs\[0\]\)\n',
+        r'xs\[19\] of stack is declared Float\[Tensor, "B d"\], but axis 1 is 4, and d is 3 \(axis 1 of xs\[0\]\)\n',
     ),
     "dict item": (lambda: stack([ROW], {"a": torch.zeros(2), "b": ROW}), r"named\['b'\] of stack .* 2 axes, not 1\n"),
     "dict key": (
@@ -140,7 +143,7 @@ REFUSED = {
     ),
     "tuple length": (
         lambda: stack([ROW], None, (ROW,)),
-        r"pair of stack is declared tuple\[.* it has 1 items, not 2\n",
+        r"parameter 'pair' of stack is declared tuple\[.* it has 1 items, not 2\n",
     ),
     "field": (
         lambda: stack([ROW], batch={"ids": torch.zeros(2, 5).long(), "mask": torch.ones(2, 4).bool()}),
@@ -148,7 +151,7 @@ REFUSED = {
     ),
     "missing field": (
         lambda: stack([ROW], batch={"ids": torch.zeros(2, 5).long()}),
-        r"batch of stack .* has no 'mask'",
+        r"parameter 'batch' of stack .* has no 'mask'",
     ),
     "star argument": (
         lambda: stack([ROW], None, None, None, ROW, ROW[:1]),
@@ -157,7 +160,7 @@ REFUSED = {
     "keyword": (lambda: stack([ROW], z=torch.zeros(7)), r"more\['z'\] of stack .* axis 0 is 7, and B is 2"),
     "variadic": (
         lambda: broad(torch.zeros(2, 3, 4, 5), torch.zeros(2, 7, 4, 10)),
-        r"y of broad .* but \*batch is 2 7, and 2 3 before \(the axes 0 to 1 of x\)\n",
+        r"parameter 'y' of broad .* but \*batch is 2 7, and 2 3 before \(the axes 0 to 1 of x\)\n",
     ),
     "expression": (
         lambda: broad(torch.zeros(2, 4, 5), torch.zeros(2, 4, 11)),
@@ -165,16 +168,16 @@ REFUSED = {
     ),
     "result": (
         lambda: sf.typed(_halves)(torch.zeros(4, 6)),
-        r'the result of _halves is declared Float "B d//2", but axis 1 is 2, not d//2 = 3 \(d = 6: axis 1 of x\)\n',
+        r'of _halves is declared Float\[Tensor, "B d//2"\], but axis 1 is 2, not d//2 = 3 \(d = 6: axis 1 of x\)\n',
     ),
     "union of arrays": (
         lambda: either(torch.zeros(2).double().bool()),
-        r'declared Float "B T" \| Int "B", but .* bool, cpu',
+        r'declared Float\[Tensor, "B T"\] \| Int\[Tensor, "B"\], but .* bool, cpu',
     ),
-    "union": (lambda: either(ROW, "a"), r"n of either is declared int \| None, but it is a str: 'a'\n"),
+    "union": (lambda: either(ROW, "a"), r"parameter 'n' of either is declared int \| None, but it is a str: 'a'\n"),
     "what beartype reads": (
         lambda: either(ROW, None, Tensor),
-        r"cls of either .* type\[.*Module\], but it is .*Tensor",
+        r"parameter 'cls' of either .* type\[.*Module\], but it is .*Tensor",
     ),
 }
 
@@ -364,7 +367,7 @@ def test_defaults_are_let_through() -> None:
     for _ in range(2):
         attend(ROW)
         attend(ROW, ROW)
-        with pytest.raises(TypeCheckError, match="n of attend is declared int"):
+        with pytest.raises(TypeCheckError, match="parameter 'n' of attend is declared int"):
             attend(ROW, n=2.5)  # type: ignore[arg-type]
 
 
@@ -393,7 +396,9 @@ class Pair:
 
 def test_fields_of_a_dataclass() -> None:
     assert Pair(torch.zeros(2, 3, 4), torch.zeros(2, 3, 5)).note == ""
-    with pytest.raises(TypeCheckError, match=r"values of Pair.__init__ .* axis 1 is 4, and S is 3 \(axis 1 of keys\)"):
+    with pytest.raises(
+        TypeCheckError, match=r"'values' of Pair.__init__ .* axis 1 is 4, and S is 3 \(axis 1 of keys\)"
+    ):
         Pair(torch.zeros(2, 3, 4), torch.zeros(2, 4, 5))
 
 
@@ -512,7 +517,7 @@ def test_a_name_that_comes_later() -> None:
     class Late: ...
 
     assert isinstance(later(torch.zeros(2)), Late)
-    with pytest.raises(TypeCheckError, match=r"y of later is declared Late \| None, but it is an int: 3"):
+    with pytest.raises(TypeCheckError, match=r"parameter 'y' of later is declared Late \| None, but it is an int: 3"):
         later(torch.zeros(2), 3)  # type: ignore[arg-type]
     with pytest.raises(TypeCheckError, match="2 axes, not 1"):
         later(ROW)
