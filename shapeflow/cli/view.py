@@ -17,7 +17,7 @@ from shapeflow.errors import InputError, ShapeflowError
 from shapeflow.progress import progress
 
 if TYPE_CHECKING:
-    from shapeflow.dims.expr import Expr
+    from shapeflow.draw.page.operations import Operations
     from shapeflow.trace.result import Trace
 
 
@@ -43,22 +43,22 @@ def view(
     traced, sizes = trace_target(target, inputs, with_, hint, at)
     path = output or _temporary(traced.name)
     with progress("counting operations") as step:
-        flops = _flops(traced)
+        operations = _operations(traced)
         step(f"drawing {path}")
         from shapeflow.draw.render import save
 
-        save(traced.to_networkx(), path, depth=depth, sizes=sizes, operations=flops)
+        save(traced.to_networkx(), path, depth=depth, sizes=sizes, operations=operations)
     print(path)
     if not no_open and not webbrowser.open(path.resolve().as_uri()):
         print_notes([f"no browser could be opened here; open {path} in one"])
 
 
-def _flops(traced: Trace) -> dict[str, Expr] | None:
+def _operations(traced: Trace) -> Operations | None:
     """The page is worth having without them, so that what cannot be counted is told and no more."""
-    from shapeflow.draw.page import flops_of
+    from shapeflow.draw.page import operations_of
 
     try:
-        return flops_of(traced)
+        return operations_of(traced)
     except ShapeflowError as error:
         print_notes([f"operations are not counted: {error}"])
         return None

@@ -15,12 +15,12 @@ from typing import Any, Protocol
 
 import networkx as nx
 
-from shapeflow.dims.expr import Expr
 from shapeflow.draw.dot import to_dot
 from shapeflow.draw.graphml import to_graphml
 from shapeflow.draw.layout import render
 from shapeflow.draw.mermaid import to_mermaid
 from shapeflow.draw.page import to_html
+from shapeflow.draw.page.operations import Operations
 from shapeflow.errors import DrawError
 from shapeflow.graph import collapse, nodes, to_json
 
@@ -58,12 +58,12 @@ def _html(
     *,
     depth: int | None = None,
     sizes: Mapping[str, int] | None = None,
-    operations: Mapping[str, Expr] | None = None,
+    operations: Operations | None = None,
     theme: str = "light",
     **_: Any,
 ) -> bytes:
     own = "" if theme == "light" else theme  # light is what drawings are: no reader asked for it
-    return to_html(graph, depth=depth, sizes=sizes, flops=operations, theme=own).encode()
+    return to_html(graph, depth=depth, sizes=sizes, operations=operations, theme=own).encode()
 
 
 WRITERS: Mapping[str, Writer] = {

@@ -275,10 +275,10 @@ class Trace:
             found[path] = self._attempt.stored.get(path, known.signature.shape)
         return found
 
-    @property
+    @cached_property
     def collectives(self) -> tuple[Collective, ...]:
         """What ranks send each other, in the order in which it starts, where parameters are DTensors."""
-        return tuple(self._attempt.exchange.collectives)
+        return self._view.collectives()
 
     @cached_property
     def modules(self) -> dict[str, ModuleInfo]:
@@ -333,10 +333,14 @@ class Trace:
         Equal neighbours are drawn once, and modules open as far as a page has room. `depth` shows so many levels of
         modules instead; `unfold=True` draws every block on its own. `sizes` (name -> number) stand below the names.
         `theme` is `"light"` or `"dark"`. `parameters=True` draws weights and buffers. `report=sf.check(...)` marks what
-        was found in red. `flops=True` tells what modules cost. Raises DrawError.
+        was found in red. `flops=True` tells what modules cost, which a page of html does anyway. Raises DrawError.
         """
         from shapeflow.draw.render import save
 
+        if str(path).lower().endswith(".html") and options.get("flops", True):
+            from shapeflow.draw.page import operations_of
+
+            options["operations"] = operations_of(self)
         save(self.to_networkx(), path, depth=depth, **self._drawn(options))
 
     def _repr_svg_(self) -> str:

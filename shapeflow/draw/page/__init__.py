@@ -3,7 +3,7 @@
 >>> html = to_html(graph)      # all of it is in the text: no network, no other file
 """
 
-from shapeflow.draw.page.flops import flops_of
 from shapeflow.draw.page.html import to_html
+from shapeflow.draw.page.operations import operations_of
 
-__all__ = ["flops_of", "to_html"]
+__all__ = ["operations_of", "to_html"]

@@ -17,6 +17,7 @@ from shapeflow.dims.expr import Expr
 from shapeflow.draw.label import Labels, place
 from shapeflow.draw.page.formula import tree
 from shapeflow.draw.page.layout import Box, Layout, Line, Words, lay_out
+from shapeflow.draw.page.operations import Operations
 from shapeflow.draw.page.sheet import Item, Name, Sheet, Wire, sheets_of
 from shapeflow.draw.palette import FAMILIES, family_of
 from shapeflow.graph import collapse, fold
@@ -49,15 +50,15 @@ def book(
     *,
     depth: int | None,
     sizes: Mapping[str, int] | None,
-    flops: Mapping[str, Expr] | None = None,
+    operations: Operations | None = None,
 ) -> dict[str, Any]:
     """The data of a page; modules deeper than `depth` do not open, `sizes` are filled in for the reader.
 
-    `flops` are operations by node name; what a closed module does is not told.
+    What a closed module does is not among its `operations`.
     """
     folded = fold(graph if depth is None else collapse(graph, depth))
     tables = _Tables(Labels.of(graph))
-    sheets = sheets_of(folded, flops or {})
+    sheets = sheets_of(folded, operations.flops if operations else {})
     words = [_words(sheet, tables) for sheet in sheets]
     placed = lay_out(sheets, words)
     drawn = [_sheet(*each, tables) for each in zip(sheets, words, placed, strict=True)]
@@ -65,7 +66,8 @@ def book(
     facts = {
         "name": graph.graph["name"],
         "parameters": tables.formula(root.parameters if root else 0),
-        "counted": flops is not None,
+        "counted": operations is not None,
+        "unknown": operations.unknown if operations else (),
         "sheets": drawn,
         "families": {family: words for family, (words, _) in FAMILIES.items()},
         **_names(graph, tables, sizes or {}),

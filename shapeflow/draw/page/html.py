@@ -15,9 +15,9 @@ from importlib.resources import files
 
 import networkx as nx
 
-from shapeflow.dims.expr import Expr
 from shapeflow.draw.page.book import book
 from shapeflow.draw.page.colours import colours
+from shapeflow.draw.page.operations import Operations
 from shapeflow.draw.palette import theme_of
 
 # One closure in this order: what comes later reads what comes before.
@@ -30,16 +30,16 @@ def to_html(
     *,
     depth: int | None = None,
     sizes: Mapping[str, int] | None = None,
-    flops: Mapping[str, Expr] | None = None,
+    operations: Operations | None = None,
     theme: str = "",
 ) -> str:
     """The whole page. Same graph, same text.
 
     Modules deeper than `depth` do not open; `sizes` (name -> number) are filled in for the reader, who may change them.
-    `flops` (node name -> operations, see `flops_of`) are told in the panel. `theme` is `"light"`, `"dark"`, or what the
+    `operations` (see `operations_of`) are told in the panel. `theme` is `"light"`, `"dark"`, or what the
     reader's system says; there is a button for it in any case.
     """
-    found = book(graph, depth=depth, sizes=sizes, flops=flops)
+    found = book(graph, depth=depth, sizes=sizes, operations=operations)
     data = json.dumps(found, separators=(",", ":")).translate(ESCAPED)
     style = colours() + _file("page.css")
     script = '"use strict";\n{\n' + "\n".join(_file(f"{name}.js") for name in SCRIPTS) + "}\n"

@@ -70,6 +70,7 @@ class Panel {
       this.shapes("Inputs", items.filter((each) => each.type === "entry" || each.type === "input").map((each) => [each.title, each.outputs?.[0]])),
       this.shapes("Outputs", this.leaving(items, wires)),
       same.length > 1 ? this.links(`${grouped(same.length)} equal modules share this sheet`, same, place) : null,
+      place.parent || !this.book.unknown.length ? null : html("p", { class: "warning" }, `FLOPs leave out: ${this.book.unknown.join("; ")}`),
       place.parent ? null : this.asked("As long as", this.book.conditions),
       place.parent ? null : this.asked("Taking", this.book.assumptions),
     ];

@@ -95,7 +95,10 @@ def test_the_html_of_a_gpt2_xl_is_quick_and_small():
 def test_save_writes_a_page(tmp_path):
     trace = sf.trace(gpt())
     trace.save(tmp_path / "gpt.HTML")
-    assert (tmp_path / "gpt.HTML").read_text().startswith("<!doctype html>")
+    html = (tmp_path / "gpt.HTML").read_text()
+    assert html.startswith("<!doctype html>") and "16384*B*T" in html, "operations are counted"
+    trace.save(tmp_path / "less.html", flops=False)
+    assert not data_of((tmp_path / "less.html").read_text())["counted"]
     save(trace.to_networkx(), tmp_path / "sized.html", sizes={"B": 2, "T": 5}, depth=1)
     data = data_of((tmp_path / "sized.html").read_text())
     assert data["sizes"] == {"B": 2, "T": 5} and len(data["sheets"]) == 1

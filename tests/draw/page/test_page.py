@@ -7,7 +7,8 @@ from playwright.sync_api import expect
 
 import shapeflow as sf
 from models.gpt import toy as gpt
-from shapeflow.draw.page import flops_of
+from shapeflow.draw.page import operations_of
+from shapeflow.draw.page.operations import Operations
 from shapeflow.graph import build
 from tests.draw.page.reading import address, chosen, crumbs, in_flow, item, labels, titles
 from tests.handmade import Model, toy
@@ -345,13 +346,17 @@ def test_the_panel_tells_source_parameters_and_inputs(show):
 
 def test_the_panel_tells_operations_as_formulas_and_at_sizes(show):
     trace = sf.trace(gpt())
-    flops = flops_of(trace)
-    page = show(trace.to_networkx(), hash="#blocks.0", flops=flops)
+    page = show(trace.to_networkx(), hash="#blocks.0", operations=operations_of(trace))
     item(page, "ffn").click(modifiers=["Shift"])
     assert "FLOPs: 16384*B*T" in page.locator("#details").inner_text(), "two products with 32 x 128 weights"
     page.get_by_label("Size of B").fill("2")
     page.get_by_label("Size of T").fill("5")
     assert "164 kFLOPs = 163,840" in page.locator("#details").inner_text()
+
+
+def test_what_no_rule_counts_is_told(show, graph):
+    page = show(graph, operations=Operations({}, ("opaque (in blocks.0)",)))
+    assert page.locator("#details .warning").inner_text() == "FLOPs leave out: opaque (in blocks.0)"
 
 
 EVIL = "<img src=x onerror=alert(1)>"

@@ -52,7 +52,7 @@ def test_operations_that_cannot_be_counted_are_told(opened, monkeypatch, tmp_pat
     def refuse(trace):
         raise ShapeflowError("no rule")
 
-    monkeypatch.setattr("shapeflow.draw.page.flops_of", refuse)
+    monkeypatch.setattr("shapeflow.draw.page.operations_of", refuse)
     answer = view("models/gpt.py:toy", "--no-open", "-o", str(tmp_path / "a.html"))
     assert answer.exit_code == 0 and "note: operations are not counted: no rule" in answer.output
     assert '"counted":false' in (tmp_path / "a.html").read_text()
