@@ -6,6 +6,8 @@ from beartype import beartype
 from jaxtyping import Float, Int, jaxtyped
 from torch import Tensor, nn
 
+import shapeflow as sf
+
 
 def ones(*shape):
     return torch.ones(*shape)
@@ -109,6 +111,16 @@ class Checked(nn.Module):
 class Beartyped(nn.Module):
     @beartype
     def forward(self, x: Float[Tensor, "B T 8"]):
+        return x
+
+
+@sf.typed
+class Enforced(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.d_model = 8
+
+    def forward(self, x: Float[Tensor, "B T d_model"]):
         return x
 
 

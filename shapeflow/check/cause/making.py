@@ -60,7 +60,7 @@ def call_in_traceback(
 ) -> Call | None:
     """The innermost module of torch that was running, with its inputs, from the frames of the error.
 
-    `named` are dims that are known of real tensors, by `id`.
+    `named` is what is known of real tensors, by `id`.
     """
     found = _torch_forward(error)
     if found is None:
@@ -87,7 +87,7 @@ def call_from(
 ) -> Call:
     """The call of `function` that raised `error`, on real or fake tensors. `location` is the user's line.
 
-    `named` are dims that are known of real tensors, by `id`.
+    `named` is what is known of real tensors, by `id`.
     """
     if isinstance(module, WHOLE) and (found := _torch_forward(error)) is not None and found[0] is module:
         return _finished(type(module).__name__, found[1], error, module, path, root, location, function_of, named)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from shapeflow.check.cause.call import Dims, Maker, Operand
+from shapeflow.check.cause.call import Maker, Operand
 from shapeflow.check.cause.parameters import ALIASES
 from shapeflow.dims.expr import Expr
 from shapeflow.trace.source import location
@@ -23,8 +23,8 @@ MOST_INDICES = 4096
 """Tensors of whole numbers with more elements are not searched for their greatest."""
 
 
-Named = Mapping[int, Dims]
-"""Dims of real tensors that annotations gave names, by `id`."""
+Named = Mapping[int, Operand]
+"""What is known beforehand of real tensors, by `id`: names of their axes, what made them."""
 
 
 class Turned:
@@ -65,7 +65,9 @@ class Reader:
             record, _, _ = source_of(known)
             dims, dtype = known.signature.shape.dims, known.signature.shape.dtype
             return Operand(dims, sizes, dtype, _kind(record), record.path, self.maker(record))
-        dims = self.named.get(id(tensor)) or tuple(map(_expr, tensor.shape))
+        if (told := self.named.get(id(tensor))) is not None:
+            return replace(told, high=_high(tensor))
+        dims = tuple(map(_expr, tensor.shape))
         path, kind = self.names.get(id(tensor), ("", "result"))
         dtype = str(tensor.dtype).removeprefix("torch.")
         return Operand(dims, sizes, dtype, kind, path, self._view(tensor), _high(tensor))

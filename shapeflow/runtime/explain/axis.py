@@ -179,6 +179,22 @@ def _product(sizes: Iterable[int | None]) -> int:
     return prod(each for each in sizes if each is not None)
 
 
+def _expanded(call: Call, text: Text) -> str:
+    """An axis that is repeated has to be 1."""
+    operand, sizes = call.tensor("input"), call.arguments.get("size")
+    if operand is None or not isinstance(sizes, list | tuple) or len(sizes) < operand.rank:
+        return ""
+    for axis, size in enumerate(sizes[len(sizes) - operand.rank :]):
+        if (
+            isinstance(size, int)
+            and size != -1
+            and not same(operand.dims[axis], 1)
+            and not same(operand.dims[axis], size)
+        ):
+            return f"{_axis(text('input'), operand, axis)}, {size} is asked, and only an axis of 1 is repeated"
+    return ""
+
+
 def _rows(call: Call, text: Text) -> str:
     indices, table = call.tensor("input"), call.tensor("weight")
     if indices is None or table is None or indices.high is None:
@@ -254,6 +270,7 @@ def _pairs() -> Iterator[tuple[str, Callable[[Call, Text], str]]]:
     yield from ((name, _trailing) for name in ("layer_norm", "rms_norm"))
     yield from ((name, _joined) for name in ("cat", "stack"))
     yield from ((name, _recut) for name in ("view", "reshape"))
+    yield "expand", _expanded
     yield "embedding", _rows
     yield from ((name, _classes) for name in ("cross_entropy", "nll_loss", "CrossEntropyLoss", "NLLLoss"))
     yield "scaled_dot_product_attention", _heads

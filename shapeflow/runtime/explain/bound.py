@@ -26,6 +26,7 @@ from shapeflow.dims.expr import Expr
 from shapeflow.dims.spec import TensorSpec
 from shapeflow.errors import ShapeflowError
 from shapeflow.runtime.explain.stack import Step
+from shapeflow.runtime.explain.tensor import is_tensor
 
 Dims = tuple[Expr, ...]
 
@@ -59,13 +60,18 @@ class Bound:
     def __init__(self) -> None:
         self.sizes: dict[str, Size] = {}
         self.conflicts: list[Conflict] = []
+        self.values: Mapping[str, Any] = {}
+        self.tensors: dict[str, torch.Tensor] = {}
         self._dims: dict[int, Dims] = {}
+        self._owner: Any = None
 
-    def take(self, function: Any, values: Mapping[str, Any], *, result: str = "") -> None:
+    def take(self, function: Any, values: Mapping[str, Any], *, result: str = "", owner: Any = None) -> None:
         """Bind the names of all annotated parameters, in order; `result` is the name of a value that was returned.
 
-        What jaxtyping would refuse is kept as a conflict. Annotations that cannot be read bind nothing.
+        What jaxtyping would refuse is kept as a conflict. Annotations that cannot be read bind nothing. Whole numbers
+        among the attributes of `owner` are sizes of their names, as `sf.enforce` takes them.
         """
+        self.values, self._owner = values, owner
         try:
             signature = signature_of(function)
             annotations = {name: each.annotation for name, each in signature.parameters.items()}
@@ -81,15 +87,6 @@ class Bound:
         """The axes of a tensor that an annotation named, each with the value that its name has."""
         return self._dims.get(id(tensor))
 
-    @property
-    def named(self) -> Mapping[int, Dims]:
-        """The dims by `id` of their tensor."""
-        return self._dims
-
-    def inherit(self, outer: Bound) -> None:
-        """Take the tensors that an outer function named and no inner one did."""
-        self._dims = {**outer._dims, **self._dims}
-
     def _bind(self, text: str, spec: TensorSpec, tensor: torch.Tensor) -> None:
         shape = tuple(tensor.shape)
         axes = _axes(spec, len(shape))
@@ -103,6 +100,7 @@ class Bound:
                 self._refuse(text, spec, shape, axis, reason)
             dims.append(_expr(dim, size, self.sizes))
         self._dims[id(tensor)] = tuple(dims)
+        self.tensors[text] = tensor
 
     def _fault(self, dim: Dim, size: int, origin: str) -> str:
         """Why this size cannot be; "" where it can, and its name is bound from then on."""
@@ -110,12 +108,16 @@ class Bound:
             return ""
         symbol = _symbol(dim)
         if symbol is not None and symbol.value is None:
-            known = self.sizes.setdefault(symbol.name, Size(size, origin))
+            known = self.sizes.setdefault(symbol.name, self._attribute(symbol.name) or Size(size, origin))
             return "" if known.size == size else f"is {size}, {symbol.name} = {known.size} from {known.origin}"
         wanted = _value(dim.expr, self.sizes)
         if wanted is None or wanted == size:
             return ""
         return f"is {size}, the annotation says {dim}" + ("" if dim.expr.constant is not None else f" = {wanted}")
+
+    def _attribute(self, name: str) -> Size | None:
+        number = vars(self._owner).get(name) if self._owner is not None else None
+        return Size(number, f"an attribute of {type(self._owner).__name__}") if type(number) is int else None
 
     def _refuse(self, text: str, spec: TensorSpec, shape: tuple[int, ...], axis: int | None, reason: str) -> None:
         self.conflicts.append(Conflict(text, spec, shape, axis, reason))
@@ -146,9 +148,11 @@ def _given(step: Step, function: Any, before: Sequence[Step]) -> Mapping[str, An
             continue
         first = () if args and args[0] is step.module else (step.module,)
         try:
-            return inspect.signature(function).bind(*first, *args, **each.frame.f_locals.get("kwargs", {})).arguments
+            given = inspect.signature(function).bind(*first, *args, **each.frame.f_locals.get("kwargs", {}))
         except TypeError:
             return None
+        given.apply_defaults()
+        return given.arguments
     return None
 
 
@@ -159,17 +163,16 @@ def _assigned(code: types.CodeType) -> frozenset[str]:
 
 
 def functions_of(steps: Sequence[Step]) -> dict[types.CodeType, Any]:
-    """The functions whose code these frames run, where one is found that has annotations."""
+    """The functions whose code these frames run."""
     wanted = {step.code for step in steps}
     holders = gc.get_referrers(*wanted) if wanted else []
-    found = {each.__code__: each for each in holders if isinstance(each, types.FunctionType)}
-    return {code: each for code, each in found.items() if each.__annotations__}
+    return {each.__code__: each for each in holders if isinstance(each, types.FunctionType)}
 
 
 def _paired(text: str, spec: Any, value: Any) -> Iterator[tuple[str, TensorSpec, torch.Tensor]]:
     """Each tensor of a value with its spec and how it is reached: `batch.ids`, `states[1]`."""
     if isinstance(spec, TensorSpec):
-        if isinstance(value, torch.Tensor):
+        if is_tensor(value):
             yield text, spec, value
     elif isinstance(spec, Fields):
         for name, inner in spec.items():

@@ -71,6 +71,7 @@ class Evaluator:
 
     def __init__(self, local: Mapping[str, Any], scope: Mapping[str, Any] | None = None) -> None:
         self.local, self.scope = local, scope or {}
+        self.twins: dict[int, nn.Module] = {}
         self._devices: dict[int, str] = {}
         self._kept: list[torch.Tensor] = []  # ids stay theirs while they live
 
@@ -224,10 +225,15 @@ class Evaluator:
         if "device" in kwargs or name in FACTORIES:
             kwargs["device"] = "meta"
         if isinstance(function, nn.Module):
-            function = _module_on_meta(function)
+            function = self._twin(function)
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             result = function(*args, **kwargs)
         return mapped(result, lambda each: self._keep(each, device))
+
+    def _twin(self, module: nn.Module) -> nn.Module:
+        if id(module) not in self.twins:
+            self.twins[id(module)] = _module_on_meta(module)
+        return self.twins[id(module)]
 
     def _keep(self, tensor: torch.Tensor, device: str) -> torch.Tensor:
         if not tensor.is_meta:
@@ -287,7 +293,7 @@ def on_meta(tensor: torch.Tensor) -> torch.Tensor:
 def _is_torchs(function: Any, name: str) -> bool:
     """Whether it is one of torch's functions or modules, of those that compute."""
     if isinstance(function, nn.Module):
-        return all(_is_plain(each) for each in function.modules())
+        return all(is_plain(each) for each in function.modules())
     if function in BINARY.values() or function in UNARY.values() or function in COMPARED.values():
         return True
     if function is operator.getitem or (name in FACTORIES and getattr(torch, name) is function):
@@ -297,7 +303,7 @@ def _is_torchs(function: Any, name: str) -> bool:
     )
 
 
-def _is_plain(module: nn.Module) -> bool:
+def is_plain(module: nn.Module) -> bool:
     """A module of torch's own with nothing hung onto it."""
     hooks = any(held for name, held in vars(module).items() if name.endswith("_hooks"))
     return type(module).__module__.startswith("torch.nn.modules.") and not hooks and "forward" not in vars(module)

@@ -44,10 +44,10 @@ def _written(error: Exception) -> str:
         lines = report_of(error)
         return "\n  ".join(lines) if lines else ""
     except Exception as fault:  # a fault of ours must not hide the user's own error: it is told, in one line
-        return f"{HEADER}no explanation, which is a fault of shapeflow's own: {_told(fault)}"
+        return f"{HEADER}no explanation, which is a fault of shapeflow's own: {located(fault)}"
 
 
-def _told(fault: Exception) -> str:
+def located(fault: Exception) -> str:
     """What went wrong in our own code, and in which line of it."""
     trace = fault.__traceback__
     while trace is not None and trace.tb_next is not None:

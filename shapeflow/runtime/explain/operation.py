@@ -1,6 +1,6 @@
 """The operator that raised, as a `Call` for the checker's causes, out of frames and the failing expression.
 
->>> call = operation_of(error, stack, statement, evaluator, named)
+>>> call = operation_of(error, stack, statement, provenance)
 >>> call.operator, call.tensor("input").dims
 ('linear', (B, N, 24))
 """
@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -16,10 +15,11 @@ from torch import nn
 
 from shapeflow.check.cause import Call, call_from, call_in_traceback
 from shapeflow.check.cause.parameters import PARAMETERS
-from shapeflow.dims.expr import Expr
 from shapeflow.runtime.explain.evaluate import Evaluator, Unseen
+from shapeflow.runtime.explain.provenance import Provenance
 from shapeflow.runtime.explain.stack import Stack
 from shapeflow.runtime.explain.statement import Statement
+from shapeflow.runtime.explain.tensor import is_tensor
 
 SYMBOLS: dict[type, str] = {
     ast.Add: "add",
@@ -40,22 +40,21 @@ SYMBOLS: dict[type, str] = {
     ast.Gt: "gt",
     ast.GtE: "ge",
 }
-Named = Mapping[int, tuple[Expr, ...]]
 
 
 def operation_of(
-    error: BaseException, stack: Stack, statement: Statement | None, evaluator: Evaluator | None, named: Named
+    error: BaseException, stack: Stack, statement: Statement | None, provenance: Provenance
 ) -> Call | None:
     """The call that raised; None where the user's own code did, or where the traceback does not tell its arguments."""
     place = stack.place
     if stack.raises and stack.user is stack.own[-1]:
         return None
-    found = call_in_traceback(error, place.root, named=named)
+    found = call_in_traceback(error, place.root, named=provenance.named)
     if found is not None:
         return found
     given = None
-    if statement is not None and evaluator is not None and statement.node is not None:
-        given = _written(statement.node, statement.written, evaluator)
+    if statement is not None and statement.node is not None:
+        given = _written(statement.node, statement.written, provenance.evaluator)
     given = given or _in_frames(stack)
     if given is None or not tensors_in([given[1], given[2]]):
         return None
@@ -70,7 +69,7 @@ def operation_of(
         path=place.path,
         root=place.root,
         location=None if user is None else user.location,
-        named=named,
+        named=provenance.named,
     )
 
 
@@ -126,7 +125,7 @@ def text_of(call: Call, name: str, statement: Statement | None) -> str:
 
 def tensors_in(value: Any) -> list[torch.Tensor]:
     """The tensors of nested lists, tuples and dictionaries."""
-    if isinstance(value, torch.Tensor):
+    if is_tensor(value):
         return [value]
     if isinstance(value, dict):
         value = list(value.values())

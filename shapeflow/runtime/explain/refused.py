@@ -62,15 +62,18 @@ def refused_in(stack: Stack, error: BaseException) -> Refusal | None:
         local = step.frame.f_locals
         function = _written(local.get("__beartype_func") or local.get("fn") or local.get("function"))
         if function is not None and isinstance(local.get("args"), tuple) and _checks(step):
-            found = _refusal(function, local, error)
+            found = _refusal(function, local, error, ours=_name(step).startswith("shapeflow."))
             if found is not None:
                 return found
     return None
 
 
 def _checks(step: Step) -> bool:
-    module = step.frame.f_globals.get("__name__") or ""
-    return module.partition(".")[0] in CHECKERS or "beartype" in step.code.co_filename
+    return _name(step).partition(".")[0] in CHECKERS or "beartype" in step.code.co_filename
+
+
+def _name(step: Step) -> str:
+    return step.frame.f_globals.get("__name__") or ""
 
 
 def _written(function: Any) -> types.FunctionType | None:
@@ -79,7 +82,9 @@ def _written(function: Any) -> types.FunctionType | None:
     return function if isinstance(function, types.FunctionType) else None
 
 
-def _refusal(function: types.FunctionType, local: Mapping[str, Any], error: BaseException) -> Refusal | None:
+def _refusal(
+    function: types.FunctionType, local: Mapping[str, Any], error: BaseException, *, ours: bool
+) -> Refusal | None:
     kwargs = {name: each for name, each in local.get("kwargs", {}).items() if name != local.get("output_name")}
     try:
         arguments = inspect.signature(function).bind(*local["args"], **kwargs)
@@ -93,7 +98,9 @@ def _refusal(function: types.FunctionType, local: Mapping[str, Any], error: Base
     if returned is not None:
         values[RESULT] = returned
     bound = Bound()
-    bound.take(function, values, result=RESULT if RESULT in values else "")
+    first = next(iter(values.values()), None)
+    owner = first if ours and issubclass(type(first), torch.nn.Module) else None
+    bound.take(function, values, result=RESULT if RESULT in values else "", owner=owner)
     return Refusal(function, values, bound)
 
 

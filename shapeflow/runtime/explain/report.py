@@ -8,18 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from torch import nn
+
 from shapeflow.check.cause import Call, Cause, cause
 from shapeflow.check.cause.fallback import fallback
 from shapeflow.runtime.explain.axis import disagreement
 from shapeflow.runtime.explain.bound import Bound, bound_in, functions_of
 from shapeflow.runtime.explain.evaluate import Evaluator
 from shapeflow.runtime.explain.excerpt import excerpt
-from shapeflow.runtime.explain.note import HEADER, is_annotated
+from shapeflow.runtime.explain.note import HEADER, is_annotated, located
 from shapeflow.runtime.explain.operation import operation_of, text_of
 from shapeflow.runtime.explain.origin import origin_of, quoted_location, reason
+from shapeflow.runtime.explain.provenance import Provenance, provenance_of
 from shapeflow.runtime.explain.refused import RESULT, Refusal, refused_in
 from shapeflow.runtime.explain.rows import Rows, rows_of_call, rows_of_values
-from shapeflow.runtime.explain.stack import Stack, stack_of
+from shapeflow.runtime.explain.stack import Stack, Step, stack_of
 from shapeflow.runtime.explain.statement import Statement
 from shapeflow.runtime.explain.tensor import rows_text
 
@@ -59,12 +62,14 @@ def _explained(stack: Stack, error: Exception) -> list[str]:
     step = stack.user
     if step is None:
         return []
-    statement, evaluator = Statement.of(step), Evaluator.of(step.frame)
-    bound = _bound(stack)
-    rows = Rows.of(stack, statement, evaluator, bound)
+    statement = Statement.of(step)
+    bound, steps = _bound(stack)
+    sizes = {name: each.size for name, each in bound.sizes.items()}
+    provenance, faults = _provenance(steps or [step], statement, bound, sizes, stack.place.root)
+    rows = Rows.of(stack, statement, provenance)
     if not _concerns(stack, rows, error):
         return []
-    call = operation_of(error, stack, statement, evaluator, bound.named)
+    call = operation_of(error, stack, statement, provenance)
     what = f": {call.operator}" if call is not None else ""
     return [
         f"{step.location.file}:{step.line}, in {step.code.co_name}{what}",
@@ -75,7 +80,19 @@ def _explained(stack: Stack, error: Exception) -> list[str]:
         *_dims(bound),
         *_conflicts(bound),
         *_why(call, statement),
+        *faults,
     ]
+
+
+def _provenance(
+    steps: list[Step], statement: Statement | None, bound: Bound, sizes: dict[str, int], root: nn.Module | None
+) -> tuple[Provenance, list[str]]:
+    """Where the tensors come from, as far as the source tells; what goes wrong in that is told beside the rest."""
+    try:
+        return provenance_of(steps, statement, bound, sizes, root), []
+    except Exception as fault:  # the error is explained without it, only less well
+        told = f"names of other tensors: not found, which is a fault of shapeflow's own: {located(fault)}"
+        return Provenance(Evaluator.of(steps[-1].frame)), [told]
 
 
 def _concerns(stack: Stack, rows: Rows, error: Exception) -> bool:
@@ -98,21 +115,20 @@ def _called_from(stack: Stack) -> Iterator[str]:
         yield f"called from {own.location}"
 
 
-def _bound(stack: Stack) -> Bound:
-    """The names of the innermost function that has some; tensors keep the names of outer ones."""
-    steps = stack.steps
-    asked = [at for at, step in enumerate(steps) if step.user and not (step.above and step.module is None)]
-    functions = functions_of([steps[at] for at in asked])
-    found = Bound()
+def _bound(stack: Stack) -> tuple[Bound, list[Step]]:
+    """The names of the innermost function that has some, and the user's steps from it to the failing line."""
+    asked = [at for at, step in enumerate(stack.steps) if step.user and not (step.above and step.module is None)]
+    functions = functions_of([stack.steps[at] for at in asked])
+    innermost: Bound | None = None
     for at in reversed(asked):
-        function = functions.get(steps[at].code)
-        if function is not None:
-            outer = bound_in(steps[at], function, steps[:at])
-            if found.sizes or found.named:
-                found.inherit(outer)
-            else:
-                found = outer
-    return found
+        step = stack.steps[at]
+        if step.code not in functions:
+            continue
+        found = bound_in(step, functions[step.code], stack.steps[:at])
+        if found.tensors:
+            return found, [stack.steps[each] for each in asked if each >= at]
+        innermost = innermost or found
+    return innermost or Bound(), [stack.steps[each] for each in asked[-1:]]
 
 
 def _dims(bound: Bound) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """The tensors and numbers on the failing line, each with the text that stands for it there.
 
->>> Rows.of(stack, statement, evaluator, bound).rows[0]
+>>> Rows.of(stack, statement, provenance).rows[0]
 Row(text='x.flatten(1)', shape='4 490', dtype='float32', device='cpu', statistics='')
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,11 +16,12 @@ import torch
 from torch import nn
 
 from shapeflow.dims.expr import Expr
-from shapeflow.runtime.explain.bound import Bound
+from shapeflow.runtime.explain.bound import Bound, Dims
 from shapeflow.runtime.explain.evaluate import Evaluator
+from shapeflow.runtime.explain.provenance import Provenance
 from shapeflow.runtime.explain.stack import Stack, Step
 from shapeflow.runtime.explain.statement import Statement
-from shapeflow.runtime.explain.tensor import Row, row_of
+from shapeflow.runtime.explain.tensor import Row, is_tensor, row_of
 from shapeflow.trace.result import shape_text
 
 MOST_ROWS = 16
@@ -31,20 +32,22 @@ LONGEST_TEXT = 60
 class Rows:
     """Rows in the order in which they were found; a text has one, a tensor may have several texts."""
 
-    bound: Bound
+    dims: Callable[[torch.Tensor], Dims | None]
     rows: list[Row] = field(default_factory=list)
     sizes: dict[str, int] = field(default_factory=dict)
+    _shown: set[int] = field(default_factory=set)
 
     @staticmethod
-    def of(stack: Stack, statement: Statement | None, evaluator: Evaluator, bound: Bound) -> Rows:
+    def of(stack: Stack, statement: Statement | None, provenance: Provenance) -> Rows:
         """What stands on the line: the operands of what raised first, then the other names, then a layer's weights."""
-        found = Rows(bound)
+        found, evaluator = Rows(provenance.dims), provenance.evaluator
         if statement is not None:
             given = _given(stack, statement)
             for node in statement.operands:
-                value = given.get(ast.dump(node))
-                value = evaluator.known(node, _UNKNOWN) if value is None else value
-                found._operand(statement, node, value, evaluator)
+                value, shape = given.get(ast.dump(node)), evaluator.known(node, _UNKNOWN)
+                if value is not None:
+                    provenance.also(value, shape)
+                found._operand(statement, node, shape if value is None else value, evaluator)
             for node in statement.leaves:
                 found.add(statement.text(node), evaluator.known(node), evaluator)
         found._weights(stack)
@@ -58,11 +61,12 @@ class Rows:
     def add(self, text: str, value: Any, evaluator: Evaluator | None = None) -> None:
         """A row for a tensor, for each of a list; a number is noted beside."""
         kind = type(value)
-        if issubclass(kind, torch.Tensor):
+        if is_tensor(value):
             text = _shortened(text)
             if len(self.rows) < MOST_ROWS and all(row.text != text for row in self.rows):
                 device = evaluator.device(value) if evaluator is not None else ""
                 self.rows.append(row_of(text, value, self._shape(value), device=device))
+                self._shown.add(id(value))
         elif issubclass(kind, dict):
             for key, item in value.items():
                 self.add(f"{text}[{key!r}]", item, evaluator)
@@ -93,14 +97,18 @@ class Rows:
             self.rows.append(Row(_shortened(statement.text(node)), "?", "", "", "not known without running it again"))
 
     def _weights(self, stack: Stack) -> None:
-        """Parameters of a module of torch's own that raised inside: they are on no line of the user's."""
+        """Input and parameters of a module of torch's own that raised inside: they are on no line of the user's."""
         module, place = _torchs(stack), stack.place
+        step = next((each for each in reversed(stack.inside) if _is_call(each) and each.module is module), None)
+        for value in step.frame.f_locals["args"] if step is not None else ():
+            if is_tensor(value) and id(value) not in self._shown:
+                self.add(f"input of {place.path or type(module).__name__}", value)
         for name, each in module.named_parameters(recurse=False) if module is not None else ():
             self.add(f"{place.path}.{name}".lstrip("."), each)
 
     def _shape(self, tensor: torch.Tensor) -> str:
         numbers = " ".join(map(str, tensor.shape)) or "scalar"
-        dims = self.bound.dims(tensor)
+        dims = self.dims(tensor)
         return numbers if dims is None or not _named(dims) else f"{shape_text(dims)} = {numbers}"
 
 
@@ -109,7 +117,7 @@ _UNKNOWN = object()
 
 def rows_of_values(values: Mapping[str, Any], bound: Bound) -> Rows:
     """Rows of a call's arguments, by parameter."""
-    found = Rows(bound)
+    found = Rows(bound.dims)
     for name, value in values.items():
         if not isinstance(value, nn.Module):
             found.add(name, value)
@@ -120,12 +128,12 @@ def rows_of_call(stack: Stack) -> Rows:
     """Rows of what the innermost module was called with, by parameter."""
     step = next((each for each in reversed(stack.own) if _is_call(each) and each.module in stack.modules), None)
     if step is None or step.module is None:
-        return Rows(Bound())
+        return Rows(Bound().dims)
     local = step.frame.f_locals
     try:
         arguments = inspect.signature(step.module.forward).bind(*local["args"], **local["kwargs"])
     except (TypeError, ValueError):  # wrong arguments are the error itself
-        return Rows(Bound())
+        return Rows(Bound().dims)
     bound = Bound()
     bound.take(step.module.forward, arguments.arguments)
     return rows_of_values(arguments.arguments, bound)

@@ -21,27 +21,31 @@ Positions = tuple[int | None, int | None, int | None, int | None]
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """`node` is the expression that raised (None where a statement did), `whole` the statement around it."""
+    """`node` is the expression that raised (None where a statement did), `stands` the statement that it stands in.
+
+    `whole` is that too, or the `if` around a `raise`.
+    """
 
     source: str
     node: ast.expr | None
     whole: ast.stmt | None
     positions: Positions
+    stands: ast.stmt | None = None
 
     @staticmethod
     def of(step: Step) -> Statement | None:
         """The statement of a frame; None where there is no source (typed at a prompt, edited since)."""
         source = "".join(linecache.getlines(step.code.co_filename))
-        tree = _tree(source)
+        tree = tree_of(source)
         if tree is None:
             return None
         nothing: Positions = (None, None, None, None)
         positions = next(islice(step.code.co_positions(), step.instruction // 2, None), nothing)
         stack = list(_around(tree, step.line))
-        whole = stack[-1] if stack else None
+        whole = stands = stack[-1] if stack else None
         if isinstance(whole, ast.Raise) and len(stack) > 1 and isinstance(stack[-2], ast.If):
             whole = stack[-2]  # the condition tells what the error is about
-        return Statement(source, None if whole is None else _at(whole, positions), whole, positions)
+        return Statement(source, None if whole is None else _at(whole, positions), whole, positions, stands)
 
     def text(self, node: ast.AST) -> str:
         """The source of an expression in one line."""
@@ -102,7 +106,7 @@ class Statement:
 
 
 @lru_cache(maxsize=64)
-def _tree(source: str) -> ast.Module | None:
+def tree_of(source: str) -> ast.Module | None:
     if not source:
         return None
     try:

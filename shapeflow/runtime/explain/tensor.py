@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeGuard
 
 import torch
 
@@ -23,6 +24,11 @@ class Row:
     dtype: str
     device: str = ""
     statistics: str = ""
+
+
+def is_tensor(value: object) -> TypeGuard[torch.Tensor]:
+    """Whether it is a tensor, by its type alone: a proxy may do anything when `isinstance` asks it for its class."""
+    return issubclass(type(value), torch.Tensor)
 
 
 def row_of(text: str, tensor: torch.Tensor, shape: str, *, device: str = "") -> Row:
