@@ -39,6 +39,7 @@ __all__ = [
     "rename_axes",
     "restrided",
     "running",
+    "skip_frames",
     "tree_leaves",
     "without_modes",
 ]
@@ -191,6 +192,18 @@ def restrided(tensor: torch.Tensor, sizes: Sequence[Any], strides: Sequence[Any]
 def kernels_of_the_device() -> Any:
     """Within it composite operators decompose as they do where the model runs, not as the Python dispatcher does."""
     return torch._C._DisablePythonDispatcher()
+
+
+def skip_frames(function: Callable[..., Any], *, calls_users: bool) -> None:
+    """Dynamo compiles no frame of this function for itself; inlined it may be.
+
+    With `calls_users`, what the function calls is compiled as ever; without, neither is anything below it.
+    """
+    frames: Any = torch._C._dynamo.eval_frame  # what skip_code of torch._dynamo does, without its long import
+    action = frames._FrameAction
+    below = action.DEFAULT if calls_users else action.SKIP
+    code: Any = function.__code__  # type: ignore[attr-defined]
+    frames.set_code_exec_strategy(code, frames._FrameExecStrategy(action.SKIP, below))
 
 
 def lstm_functions() -> dict[str, Any]:
