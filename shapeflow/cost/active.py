@@ -83,7 +83,7 @@ def _activity(report: ParamReport, touched: Mapping[str, Touch] | None, stand_in
             embeddings.append(each.path)
         else:
             without += active
-        if touch.choices:
+        if touch.choices and touch.fraction < 1:
             routed[each.path] = touch.fraction
             picked |= dict.fromkeys(touch.choices)
         if not touch.fraction:

@@ -34,6 +34,10 @@ WRITES = frozenset({"scatter", "scatter_", "setitem", "index_put", "index_put_",
 """What puts values at chosen places: a mask where it fills a tensor with an axis of all choices."""
 
 
+COUNTS = frozenset({"histc", "bincount", "cumsum"})
+"""How often each was chosen."""
+
+
 @dataclass(frozen=True, slots=True)
 class Choice:
     """`k` of `of`, by the operator of this number."""
@@ -145,6 +149,8 @@ def _goes_on(record: Record, place: int, signature: Signature, choice: Choice, m
         return True
     name = record.operator
     has_all = choice.of in sizes(output)
+    if name in COUNTS:
+        return True
     if name in WRITES:
         return has_all and len(output.sizes) <= len(signature.sizes) + 1
     if name in REARRANGES:
@@ -179,15 +185,30 @@ def _member(record: Record, place: int, before: Signature, choice: Choice) -> in
 def _fixed(index: Any, rank: int) -> Iterator[tuple[int, int]]:
     """Axes at which an index has one whole number, with it."""
     parts = list(index) if isinstance(index, tuple | list) else [index]
-    consumed = sum(part is not None and part is not Ellipsis for part in parts)
+    parts = [Ellipsis if _is_object(part) else part for part in parts]
+    consumed = sum(_rank_of_mask(part) for part in parts if part is not None and part is not Ellipsis)
     axis = 0
     for part in parts:
         if part is Ellipsis:
             axis += rank - consumed
         elif part is not None:
-            if type(part) is int:
-                yield axis, part
+            at = _sole(part)
+            if at is not None:
+                yield axis, at
             axis += _rank_of_mask(part)
+
+
+def _is_object(part: Any) -> bool:
+    """What the graph keeps for `...`, which torch.fx has no argument for."""
+    return isinstance(part, fx.Node) and part.op == "get_attr" and str(part.target).startswith("_object")
+
+
+def _sole(part: Any) -> int | None:
+    """The one place that `3` or `3:4` stands for."""
+    if type(part) is int:
+        return part
+    is_one = isinstance(part, slice) and type(part.start) is int and part.stop == part.start + 1
+    return part.start if is_one else None
 
 
 def _rank_of_mask(part: Any) -> int:

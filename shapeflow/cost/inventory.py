@@ -9,8 +9,9 @@ This is the part that has to be quick (thousands of modules), so it walks the mo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -23,7 +24,10 @@ from shapeflow.trace.traced import size_key
 
 Count = Any
 """An int; in a model made of symbolic sizes a formula."""
+new = tuple.__new__
+"""A NamedTuple made by its own constructor takes twice as long, and this file makes thousands."""
 PLAIN = frozenset({nn.Parameter, torch.Tensor})
+DTYPES = {each: str(each).removeprefix("torch.") for each in vars(torch).values() if isinstance(each, torch.dtype)}
 
 
 class Holding(NamedTuple):
@@ -35,7 +39,7 @@ class Holding(NamedTuple):
     module: int  # number of the module that holds it
     name: str
     first: int
-    shape: tuple[Count, ...]
+    shape: tuple[Count, ...]  # or a torch.Size, which is one
     count: Count
     nbytes: Count
     dtype: str
@@ -86,47 +90,61 @@ def inventory(model: nn.Module) -> Inventory:
         path, module, parent, depth = waiting.pop()
         number = len(members)
         first = known.setdefault(id(module), number)
-        packed = is_packed(module)
-        members.append(Member(path, module._get_name() if packed else _kind(module), parent, depth, first))
+        kind, packed = _kind(type(module))
+        kind = kind or (module._get_name() if packed else module.original_name)  # pyright: ignore[reportAttributeAccessIssue]
+        members.append(new(Member, (path, kind, parent, depth, first)))
         if first != number:
             continue
-        for name, tensor, is_buffer in _tensors(module):
-            holdings.append(_holding(number, name, tensor, is_buffer, seen, len(holdings)))
+        if module._parameters:
+            _hold(number, module._parameters.items(), False, seen, holdings)
+        if module._buffers:
+            _hold(number, module._buffers.items(), True, seen, holdings)
         if packed:
             holdings.extend(_packed(module, number, len(holdings)))
-        for name, child in reversed(module._modules.items()):
+        children = module._modules.items() if module._modules else ()
+        for name, child in reversed(children):
             if child is not None and not (packed and name in ("_packed_params", "_all_weight_values")):
                 waiting.append((f"{path}.{name}" if path else name, child, number, depth + 1))
     return Inventory(tuple(members), tuple(holdings))
 
 
-def _kind(module: nn.Module) -> str:
-    return type(module).__name__ if not isinstance(module, torch.jit.ScriptModule) else module.original_name
+@cache
+def _kind(kind: type) -> tuple[str, bool]:
+    """The name of a class and whether it keeps packed weights; no name where instances have one of their own."""
+    packed = is_packed(kind)
+    return "" if packed or issubclass(kind, torch.jit.ScriptModule) else kind.__name__, packed
 
 
-def _tensors(module: nn.Module) -> Iterator[tuple[str, torch.Tensor, bool]]:
-    for name, tensor in module._parameters.items():
-        if tensor is not None:
-            yield name, tensor, False
-    for name, tensor in module._buffers.items():
-        if tensor is not None:
-            yield name, tensor, True
+def _hold(
+    module: int,
+    tensors: Iterable[tuple[str, torch.Tensor | None]],
+    is_buffer: bool,
+    seen: dict[int, int],
+    holdings: list[Holding],
+) -> None:
+    for name, tensor in tensors:
+        if tensor is None:
+            continue
+        first = seen.setdefault(id(tensor), len(holdings))
+        dtype = DTYPES.get(tensor.dtype) or str(tensor.dtype)
+        trainable = not is_buffer and tensor.requires_grad
+        if type(tensor) in PLAIN:
+            count, shape = tensor.numel(), tensor.shape
+            nbytes = count * tensor.itemsize
+        else:
+            shape, count, nbytes = _measured(tensor)
+        holding = (module, name, first, shape, count, nbytes, dtype, trainable, is_buffer, False)
+        holdings.append(new(Holding, holding))
 
 
-def _holding(
-    module: int, name: str, tensor: torch.Tensor, is_buffer: bool, seen: dict[int, int], number: int
-) -> Holding:
-    first = seen.setdefault(id(tensor), number)
-    dtype, trainable = str(tensor.dtype)[6:], tensor.requires_grad and not is_buffer  # without "torch."
-    if type(tensor) in PLAIN:
-        count, shape = tensor.numel(), tuple(tensor.shape)
-        return Holding(module, name, first, shape, count, count * tensor.itemsize, dtype, trainable, is_buffer)
+def _measured(tensor: torch.Tensor) -> tuple[tuple[Count, ...], Count, Count]:
+    """Shape, count and bytes of a tensor that is lazy, symbolic or of somebody's own class."""
     if is_lazy(tensor):
-        return Holding(module, name, first, (), None, 0, dtype, trainable, is_buffer)
+        return (), None, 0
     shape = tuple(size_key(size) for size in _logical_shape(tensor))
     stored = size_key(tensor.numel())
     count = stored if shape == tuple(tensor.shape) else product(shape)
-    return Holding(module, name, first, shape, count, stored * tensor.itemsize, dtype, trainable, is_buffer)
+    return shape, count, stored * tensor.itemsize
 
 
 def _logical_shape(tensor: torch.Tensor) -> Any:

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import torch
-from torch import nn
 
 HOMES = ("torch.ao.nn.quantized.", "torch.ao.nn.intrinsic.quantized.", "torch.ao.nn.sparse.quantized.")
 
 
-def is_packed(module: nn.Module) -> bool:
-    """Whether this is a quantised layer of torch that keeps weights of its own."""
-    kind: Any = type(module)
+@cache
+def is_packed(kind: Any) -> bool:
+    """Whether this is a class of quantised layers of torch that keep weights of their own."""
     if not kind.__module__.startswith("torch.ao.nn."):
         return False
     return kind.__module__.startswith(HOMES) and (callable(kind.__dict__.get("weight")) or _getters(kind) is not None)

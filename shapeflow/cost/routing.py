@@ -63,27 +63,46 @@ def routing(trace: Trace) -> dict[str, Touch]:
     found = choices([record for _, record in attempt.inputs], records)
     gates = _gates(records, [(id(record), index) for _, record, index, _ in attempt.outputs], found)
     touched: dict[str, Touch] = {}
-    parts: dict[str, dict[Tensor, Fraction]] = {}
-    for path, tensor, part, read in _reads(records):
+    parts: dict[tuple[str, Tensor], list[Read]] = {}
+    for path, tensor, read in _reads(records):
         touch = touched.setdefault(path, Touch())
         touch.reads += 1
         touch.looked_up += _is_looked_up(read, found)
-        chosen = _chosen(read, found) or _gated(read, found, gates)
-        touch.choices |= chosen.keys()
-        fraction = _factor(chosen) if chosen else Fraction(1)
-        whole = Fraction(1) if fraction == 1 else part * fraction
-        seen = parts.setdefault(path, {})
-        seen[tensor] = max(seen.get(tensor, Fraction(0)), whole)
-        touch.fraction = min(Fraction(1), sum(seen.values(), Fraction(0)))
+        parts.setdefault((path, tensor), []).append(read)
+    for (path, _), reads in parts.items():
+        touch = touched[path]
+        fraction, decided = _fraction(reads, found, gates)
+        touch.choices |= decided
+        touch.fraction = min(Fraction(1), touch.fraction + fraction)
     return touched
+
+
+def _fraction(
+    reads: list[Read], found: Choices, gates: dict[Tensor, frozenset[Gate] | None]
+) -> tuple[Fraction, set[Choice]]:
+    """What one token touches of a parameter, or of a part of it, that is read here and there.
+
+    The same tensor behind the gates of two experts is met by tokens of both: only gates that all reads share count.
+    """
+    chosen = [which for read in reads if (which := _chosen(read, found))]
+    ways = [_ways(read, found, gates) for read in reads if not _chosen(read, found)]
+    factors = [_factor(which) for which in chosen]
+    decided = {choice for which in chosen for choice in which}
+    if ways:
+        common = _decided(frozenset.intersection(*ways), sizes(reads[0].signature))
+        factors.append(_factor(common) if common else Fraction(1))
+        decided |= common.keys()
+    factor = max(factors)
+    return (Fraction(1), set()) if factor == 1 else (reads[0].part * factor, decided)
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """One operator that computes with a parameter, which is its `place`-th tensor."""
+    """One operator that computes with a `part` of a parameter, which is its `place`-th tensor."""
 
     record: Record
     place: int
+    part: Fraction
 
     @property
     def signature(self) -> Signature:
@@ -94,8 +113,8 @@ class Read:
         return (each for place, each in enumerate(self.record.sources) if place != self.place)
 
 
-def _reads(records: Iterable[Record]) -> Iterator[tuple[str, Tensor, Fraction, Read]]:
-    """Each read of a parameter, or of a part of it: its path, which tensor, how large a part, and who reads it."""
+def _reads(records: Iterable[Record]) -> Iterator[tuple[str, Tensor, Read]]:
+    """Each read of a parameter, or of a part of it: its path, which tensor, and who reads it."""
     views: dict[Tensor, tuple[str, Tensor, Fraction]] = {}
     for record in records:
         for place, (source, index, signature) in enumerate(record.sources):
@@ -111,7 +130,7 @@ def _reads(records: Iterable[Record]) -> Iterator[tuple[str, Tensor, Fraction, R
                     own = (id(record), number) if kept < 1 else tensor
                     views[id(record), number] = (path, own, part * kept)
             else:
-                yield path, tensor, part, Read(record, place)
+                yield path, tensor, Read(record, place, part)
 
 
 def _kept(before: Signature, after: Signature) -> Fraction:
@@ -157,7 +176,7 @@ def _gates(records: list[Record], outputs: list[Tensor], found: Choices) -> dict
         if behind is None:
             continue
         for place, (source, index, _) in enumerate(record.sources):
-            through = behind | _passed(record, place, found)
+            through = _numbered(record, place, behind) | _passed(record, place, found)
             tensor = (id(source), index)
             known = gates.get(tensor)
             gates[tensor] = through if known is None else known & through
@@ -168,6 +187,15 @@ def _behind(record: Record, gates: dict[Tensor, frozenset[Gate] | None]) -> froz
     """The gates behind an operator: those on the ways from all its outputs."""
     ways = [way for place in range(len(record.outputs)) if (way := gates.get((id(record), place))) is not None]
     return frozenset.intersection(*ways) if ways else None
+
+
+def _numbered(record: Record, place: int, behind: frozenset[Gate]) -> frozenset[Gate]:
+    """Outputs of all experts that are stacked: a gate of them all is for each the gate of its own place."""
+    if record.operator not in ("stack", "cat", "concat", "concatenate"):
+        return behind
+    count = len(record.sources)
+    own = {(which, place) for which, member in behind if member is None and all(each.of == count for each in which)}
+    return behind | own
 
 
 def _passed(record: Record, place: int, found: Choices) -> frozenset[Gate]:
@@ -181,17 +209,22 @@ def _passed(record: Record, place: int, found: Choices) -> frozenset[Gate]:
         for member in {*selected.values()}:
             which = frozenset(choice for choice, about in selected.items() if about == member)
             if member is None:
-                which = frozenset(each for each in which if each.of in own and each.of in sizes(signature))
+                looked_up = record.operator in LOOKS_UP and not signature.dtype.is_floating_point
+                which = frozenset(
+                    each for each in which if each.of in own and (looked_up or each.of in sizes(signature))
+                )
             if which:
                 passed.add((which, member))
     return frozenset(passed)
 
 
-def _gated(read: Read, found: Choices, gates: dict[Tensor, frozenset[Gate] | None]) -> dict[Choice, int | None]:
-    """The choices that decide whether a token meets what is made of the parameter here."""
-    behind = _behind(read.record, gates)
-    passed = (behind or frozenset()) | _passed(read.record, read.place, found)
-    axes = sizes(read.signature)
+def _ways(read: Read, found: Choices, gates: dict[Tensor, frozenset[Gate] | None]) -> frozenset[Gate]:
+    """The gates on every way from what is made of the parameter here to the outputs."""
+    return (_behind(read.record, gates) or frozenset()) | _passed(read.record, read.place, found)
+
+
+def _decided(passed: frozenset[Gate], axes: list[int | None]) -> dict[Choice, int | None]:
+    """The choices that decide whether a token meets a tensor of these sizes behind these gates."""
     decided: dict[Choice, int | None] = {}
     for which, member in sorted(passed, key=lambda gate: min(each.number for each in gate[0])):
         fits = member is not None or all(choice.of in axes for choice in which)

@@ -6,9 +6,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from shapeflow.cost.formula import formula
 from shapeflow.cost.inventory import Count, Holding, Inventory, joined
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
     from shapeflow.trace.result import Trace
 
 
-@dataclass(frozen=True, slots=True)
-class ParamRow:
+class ParamRow(NamedTuple):
     """One module with all that is below it.
 
     `parameters`, `trainable` and `buffers` count the different numbers in it, `own` those that it holds itself.
@@ -54,26 +52,64 @@ def rows(found: Inventory, names: tuple[str, ...], trace: Trace | None = None) -
     own: list[list[Holding]] = [[] for _ in found.members]
     for holding in found.holdings:
         own[holding.module].append(holding)
-    tensors = _tensors_below(found, own)
     infos = {} if trace is None else trace.modules
     reached = None if trace is None else _reached(found, trace)
-    for number, member in enumerate(found.members):
-        below = [found.holdings[each] for each in tensors[number]]
-        parameters = [each for each in below if not each.is_buffer]
+    direct = [_totals(held) if held else NOTHING for held in own]
+    alone = _is_alone(found)
+    for number, (member, total) in enumerate(zip(found.members, _totals_below(found, own, direct), strict=True)):
+        parameters, trainable, buffers, nbytes = (formula(each, names) for each in total) if names else total
+        held = own[number]
         info = infos.get(member.path)
         yield ParamRow(
             member.path,
             member.kind,
-            parameters=formula(sum(each.count for each in parameters), names),
-            trainable=formula(sum(each.count for each in parameters if each.trainable), names),
-            buffers=formula(sum(each.count for each in below if each.is_buffer), names),
-            shared=_shared(found, number, own[number]),
-            lazy=tuple(each.name for each in own[member.first] if each.count is None),
-            own=formula(sum(each.count or 0 for each in own[number] if not each.is_buffer), names),
-            nbytes=formula(sum(each.nbytes for each in parameters), names),
-            calls=None if info is None else info.called,
-            reached=None if reached is None else member.path in reached,
+            parameters,
+            trainable,
+            buffers,
+            () if alone else _shared(found, number, held),
+            tuple(each.name for each in held if each.count is None) if held else (),
+            formula(direct[number][0], names) if names else direct[number][0],
+            nbytes,
+            None if info is None else info.called,
+            None if reached is None else member.path in reached,
         )
+
+
+Totals: TypeAlias = tuple[Count, Count, Count, Count]
+"""Parameters, trainable ones, numbers in buffers, bytes of the parameters."""
+NOTHING: Totals = (0, 0, 0, 0)
+
+
+def _totals(held: Iterable[Holding]) -> Totals:
+    parameters = trainable = buffers = nbytes = 0
+    for each in held:
+        if each.count is None:
+            continue
+        if each.is_buffer:
+            buffers += each.count
+        else:
+            parameters += each.count
+            nbytes += each.nbytes
+            trainable += each.count if each.trainable else 0
+    return parameters, trainable, buffers, nbytes
+
+
+def _is_alone(found: Inventory) -> bool:
+    """Whether every tensor and every module has one name."""
+    parts = (found.holdings, found.members)
+    return all(each.first == number for part in parts for number, each in enumerate(part))
+
+
+def _totals_below(found: Inventory, own: list[list[Holding]], direct: list[Totals]) -> list[Totals]:
+    """For each module of what is in it and below it, each tensor once."""
+    if not _is_alone(found):
+        return [_totals(found.holdings[each] for each in below) for below in _tensors_below(found, own)]
+    total = [*direct]
+    for number in range(len(total) - 1, 0, -1):
+        a, b, c, d = total[number]
+        w, x, y, z = total[found.members[number].parent]
+        total[found.members[number].parent] = (a + w, b + x, c + y, d + z)
+    return total
 
 
 def paths_above(path: str) -> set[str]:
@@ -81,7 +117,7 @@ def paths_above(path: str) -> set[str]:
     return {path[:end] for end, letter in enumerate(path) if letter == "."}
 
 
-def _tensors_below(found: Inventory, own: list[list[Holding]]) -> list[set[int] | list[int]]:
+def _tensors_below(found: Inventory, own: list[list[Holding]]) -> list[set[int]]:
     """For each module the numbers of the different tensors in it and below it."""
     below: list[set[int]] = [{each.first for each in held if each.count is not None} for held in own]
     again = [number for number, member in enumerate(found.members) if member.first != number]
@@ -93,7 +129,7 @@ def _tensors_below(found: Inventory, own: list[list[Holding]]) -> list[set[int] 
         while number:
             number = found.members[number].parent
             below[number] |= tensors
-    return [*below]
+    return below
 
 
 def _shared(found: Inventory, number: int, own: list[Holding]) -> tuple[str, ...]:

@@ -42,13 +42,18 @@ def unregistered(model: nn.Module) -> tuple[Unregistered, ...]:
     found: list[Unregistered] = []
     for path, module in model.named_modules():
         for name, value in module.__dict__.items():
-            if type(value) in CONTAINERS and value and not name.startswith("_"):
+            if type(value) in CONTAINERS and value and not name.startswith("_") and _may_hold(value):
                 for where, kept in _within(value, joined(path, name), DEEPEST):
                     parameters = {id(each): each for each in _parameters(kept) if id(each) not in known}
                     known |= parameters.keys()
                     if parameters:
                         found.append(Unregistered(where, type(kept).__name__, _size(parameters)))
     return tuple(found)
+
+
+def _may_hold(value: Any) -> bool:
+    """Most containers are strides and names: one look at the first item tells."""
+    return isinstance(value, dict) or type(next(iter(value))) not in (int, float, str, bool)
 
 
 def _within(value: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
