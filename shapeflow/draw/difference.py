@@ -27,7 +27,7 @@ from shapeflow.graph.difference import Difference
 SUFFIXES = (".svg", ".png", ".pdf", ".dot")
 
 STYLE = """\
-  graph [rankdir=TB, nodesep=0.3, ranksep=0.35, labelloc=t, labeljust=l, pad=0.3, bgcolor=white, tooltip=" "]
+  graph [rankdir=TB, newrank=true, nodesep=0.3, ranksep=0.35, labelloc=t, labeljust=l, pad=0.3, bgcolor=white]
   graph [fontname="Helvetica,Arial,sans-serif", fontsize=11, fontcolor="#1c2127"]
   node [shape=box, style="rounded,filled", fillcolor=white, color="#a9b0b8", height=0.3, margin="0.12,0.05"]
   node [fontname="Helvetica,Arial,sans-serif", fontsize=11, fontcolor="#1c2127"]
@@ -69,6 +69,7 @@ def to_dot(difference: Difference) -> str:
     """DOT source of both graphs in one. Same graphs, same text."""
     frame = plan(difference)
     names = {id(box): f"n{i}" for i, box in enumerate(frame.boxes())}
+    names |= {id(inner): f"title{i}" for i, inner in enumerate(frame.frames())}
     before, after = difference.before.graph["name"], difference.after.graph["name"]
     told = [*facts(difference), closing(difference)] if difference else [[("no difference", "")]]
     about = [" ".join("".join(text for text, _ in line).split()) for line in told]
@@ -78,6 +79,7 @@ def to_dot(difference: Difference) -> str:
             STYLE,
             f"  label={_label((f'{before} -> {after}', *about, *frame.words, KEY), left=True)}",
             *_statements(frame, names, indent="  "),
+            *_rows(frame, names),
             *_arrows(difference, frame, names),
             "}\n",
         ]
@@ -85,24 +87,37 @@ def to_dot(difference: Difference) -> str:
 
 
 def _label(words: tuple[str, ...], *, left: bool = False) -> str:
-    text = quoted("\n".join(words))
-    return text.replace("\\n", "\\l")[:-1] + '\\l"' if left else text
+    end = "\\l" if left else "\\n"
+    return f'"{end.join(quoted(word)[1:-1] for word in words)}{end if left else ""}"'
 
 
 def _statements(frame: Frame, names: dict[int, str], *, indent: str) -> Iterator[str]:
-    for i, item in enumerate(frame.items):
+    for item in frame.items:
         if isinstance(item, Box):
             shape = ", shape=ellipse" if item.kind in ("input", "output") else ""
             style = f", {BOXES[item.mark]}" if BOXES[item.mark] else ""
             yield f"{indent}{names[id(item)]} [label={_label(item.words)}{style}{shape}]"
-            continue
-        color = CHANGED if item.mark == "~" else "#c3cad2"
-        first = names[id(next(item.boxes()))]
-        yield f"{indent}subgraph cluster_{first}_{len(indent)}_{i} {{"
-        yield f'{indent}  style="rounded,filled"; fillcolor="#f7f8fa"; color="{color}"; tooltip=" "'
-        yield f"{indent}  label={_label(item.words, left=True)}"
-        yield from _statements(item, names, indent=indent + "  ")
-        yield f"{indent}}}"
+        else:
+            yield from _cluster(item, names, indent=indent)
+
+
+def _cluster(frame: Frame, names: dict[int, str], *, indent: str) -> Iterator[str]:
+    """A module's box. Its title is a node in the first row: beside it, where no edge runs into the words."""
+    title, inner = names[id(frame)], indent + "  "
+    yield f"{indent}subgraph cluster_{title} {{"
+    color = CHANGED if frame.mark == "~" else "#c3cad2"
+    yield f'{inner}style="rounded,filled"; fillcolor="#f7f8fa"; color="{color}"; label=""; tooltip=" "'
+    yield f'{inner}{title} [label={_label(frame.words, left=True)}, shape=plaintext, style="", margin="0.02,0.02"]'
+    yield from _statements(frame, names, indent=inner)
+    yield f"{indent}}}"
+
+
+def _rows(frame: Frame, names: dict[int, str]) -> Iterator[str]:
+    """Each title in one row with the first box of its module."""
+    for item in frame.items:
+        if isinstance(item, Frame):
+            yield f"  {{rank=same; {names[id(item)]}; {names[id(next(item.boxes()))]}}}"
+            yield from _rows(item, names)
 
 
 def _arrows(difference: Difference, frame: Frame, names: dict[int, str]) -> Iterator[str]:

@@ -58,6 +58,13 @@ class Frame:
             else:
                 yield item
 
+    def frames(self) -> Iterator[Frame]:
+        """All frames inside."""
+        for item in self.items:
+            if isinstance(item, Frame):
+                yield item
+                yield from item.frames()
+
 
 def plan(difference: Difference) -> Frame:
     """The whole drawing."""

@@ -82,12 +82,12 @@ def test_the_same_text_each_time() -> None:
 
 
 def test_any_name_stays_text() -> None:
-    name = '<img src=x>"]; \\N &lt;'
+    name = '<img src=x>"]; \\N \\n &lt;'
     model = Model(name)
     with model.module(name, name):
         model.output(model.op(name, model.input("x", "B T"), out="B T"))
     source = to_dot(diff(build(toy(1).trace()), build(model.trace())))
-    assert 'label="+ <img src=x>\\"]; \\\\N &amp;lt;' in source
+    assert 'label="+ <img src=x>\\"]; \\\\N \\\\n &amp;lt;' in source
 
 
 @pytest.mark.parametrize("suffix", ["svg", "png", "pdf", "dot"])
