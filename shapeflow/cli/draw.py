@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -62,4 +62,5 @@ def _checked(target: str, inputs: list[str] | None, with_: list[str] | None, hin
         from shapeflow.check.check import check
 
         positional, named = parse_inputs(inputs or [], found.signature)
-        return check(found.value, *positional, progress=step, hints=parse_sizes(hint or []), **named)
+        options: dict[str, Any] = {"progress": step, "hints": parse_sizes(hint or []), **named}
+        return check(found.value, *positional, **options)

@@ -56,7 +56,7 @@ def to_dot(graph: nx.MultiDiGraph, **options: Any) -> str:
             *([LIMITS] if len(sheet.graph) > LARGE else []),
             f"  label={key(sheet)}",
             *_lines(sheet, weights, tree, indent="  "),
-            *_rows(tree, _heights(sheet.graph)),
+            *_rows(sheet.graph, tree),
             *(f"  {_arrow(sheet, edge, count)}" for edge, count in _drawn(sheet).items()),
             *(f"  {arrow}" for arrow in weights.arrows()),
             *_near(sheet),
@@ -105,19 +105,25 @@ def _near(sheet: Sheet) -> Iterator[str]:
         yield f"  {quoted(source)} -> {quoted(_tail(sheet, first))} [style=invis]"
 
 
-def _rows(cluster: Cluster, heights: Mapping[str, int]) -> Iterator[str]:
+def _rows(graph: nx.MultiDiGraph, tree: Cluster) -> Iterator[str]:
     """Each title in one row with the first node in its box, to the left of it."""
+    generations = enumerate(nx.topological_generations(graph))
+    return _beside(graph, tree, {name: height for height, names in generations for name in names})
+
+
+def _beside(graph: nx.MultiDiGraph, cluster: Cluster, heights: Mapping[str, int]) -> Iterator[str]:
     for item in cluster.items:
         if isinstance(item, Cluster):
-            first = min(item.walk(), key=lambda found: heights[found[0].name])[0]
-            yield f"  {{rank=same; {quoted(f'title {_box_name(item)}')} -> {quoted(first.name)} [style=invis]}}"
-            yield from _rows(item, heights)
+            first = _first(graph, [node.name for node, _ in item.walk()], heights)
+            yield f"  {{rank=same; {quoted(f'title {_box_name(item)}')} -> {quoted(first)} [style=invis]}}"
+            yield from _beside(graph, item, heights)
 
 
-def _heights(graph: nx.MultiDiGraph) -> dict[str, int]:
-    """How far down each node stands, at least; what nothing feeds moves down to its readers, and is never the first."""
-    generations = enumerate(nx.topological_generations(graph))
-    return {name: height or len(graph) for height, names in generations for name in names}
+def _first(graph: nx.MultiDiGraph, names: list[str], heights: Mapping[str, int]) -> str:
+    """The highest node that a line from outside the box enters; what nothing feeds moves down to its readers."""
+    inside = set(names)
+    entered = [name for name in names if not inside.issuperset(graph.predecessors(name))]
+    return min(entered or names, key=heights.__getitem__)
 
 
 def _box_name(cluster: Cluster) -> str:

@@ -59,12 +59,7 @@ def endings(graph: nx.MultiDiGraph) -> frozenset[Edge]:
 
 def _shared(graph: nx.MultiDiGraph, shown: nx.MultiDiGraph) -> set[str]:
     """The nodes of `shown` that several copies of one drawn module call read."""
-    copies = {
-        (*first[:-1], copy): first
-        for first, alike in shown.graph["repeats"].items()
-        for copy in alike
-        if len(alike) > 1
-    }
+    copies = _copies(shown)
     home = {member: name for name in shown for member in members_of(shown, name)}
     found: dict[tuple[Tensor, Scopes], set[Scopes]] = defaultdict(set)
     for edge in edges(graph) if copies else ():
@@ -72,6 +67,16 @@ def _shared(graph: nx.MultiDiGraph, shown: nx.MultiDiGraph) -> set[str]:
             if (first := copies.get(scopes)) is not None:
                 found[(edge.source, edge.output), first].add(scopes)
     return {home[tensor[0]] for (tensor, _), calls in found.items() if len(calls) > 1 and tensor[0] in home}
+
+
+def _copies(shown: nx.MultiDiGraph) -> dict[Scopes, Scopes]:
+    """For each copy of a repeated module call, the call that is drawn for it."""
+    repeats: Mapping[Scopes, Scopes] = shown.graph["repeats"]
+    copies: dict[Scopes, Scopes] = {}
+    for first, alike in repeats.items():
+        around: Scopes = first[:-1]
+        copies.update({(*around, copy): first for copy in alike})
+    return copies
 
 
 def _calls(graph: nx.MultiDiGraph, name: str) -> set[Scopes]:
