@@ -226,11 +226,16 @@ function onKey(event) {
 }
 
 document.addEventListener("keydown", onKey);
-addEventListener("hashchange", () => {
+// Opens what the address says; one that the model does not have is put right.
+function follow() {
   const place = book.find(location.hash);
-  if (!place) say("no such module in this model");
-  arrive(place ?? state.place);
-});
+  arrive(place ?? state.place ?? book.root);
+  if (place) return;
+  say("no such module in this model");
+  location.replace(book.hash(state.place));
+}
+
+addEventListener("hashchange", follow);
 byId("drawing").addEventListener("click", (event) => {
   if (!camera.moved && !event.target.closest(".item, .reference")) choose(null);
 });
@@ -249,4 +254,4 @@ byId("keys").replaceChildren(...KEYS.flatMap(([key, words]) => [html("dt", {}, h
 
 setMode(mode);
 showTheme();
-arrive(book.find(location.hash) ?? book.root);
+follow();

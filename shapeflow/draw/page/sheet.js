@@ -34,7 +34,22 @@ class Drawing {
     this.wires = wires.map((wire) => this.wire(wire, act));
     document.getElementById("wires").replaceChildren(...this.wires);
     document.getElementById("items").replaceChildren(...this.items);
+    this.squeeze();
     this.relabel(this.mode);
+  }
+
+  // Boxes were sized without the reader's fonts: a line that is too long here is set tighter.
+  squeeze() {
+    const long = [];
+    for (const drawn of this.items) {
+      for (const text of drawn.querySelectorAll("text[data-room]")) {
+        if (text.getComputedTextLength() > Number(text.dataset.room)) long.push(text);
+      }
+    }
+    for (const text of long) {
+      text.setAttribute("textLength", text.dataset.room);
+      text.setAttribute("lengthAdjust", "spacingAndGlyphs");
+    }
   }
 
   item(item, number, act) {
@@ -69,9 +84,7 @@ class Drawing {
   }
 
   text(words, name, y, room) {
-    const letter = name === "title" ? 7.5 : 6.1;
-    const long = words.length * letter > room + 14;
-    return svg("text", { class: name, y, textLength: long ? room : null, lengthAdjust: long ? "spacingAndGlyphs" : null }, words);
+    return svg("text", { class: name, y, "data-room": room }, words);
   }
 
   // The ⓘ of a module: selects it, where a click elsewhere opens it.

@@ -63,6 +63,11 @@ def test_an_address_opens_its_sheet_in_its_copy(show, graph):
 def test_an_address_of_nothing_opens_the_whole_model(show, graph):
     page = show(graph, hash="#blocks.99%zz")
     assert crumbs(page) == ["GPT"]
+    expect(page).to_have_url(re.compile("page.html#$"))
+    page.evaluate("location.hash = 'blocks.5'")
+    expect(page.locator(".crumb[aria-current]")).to_have_text("blocks.5")
+    page.evaluate("location.hash = 'blocks.77'")
+    expect(page).to_have_url(re.compile("page.html#blocks.5$"))
 
 
 def test_equal_modules_share_a_sheet_that_lists_them(show, graph):
@@ -415,6 +420,38 @@ def test_many_equal_tensors_between_two_boxes_are_one_wire(show):
     assert labels(page) == ["B T", "24 x B"]
 
 
+def test_words_stay_in_their_boxes(show):
+    model = Model("Wide")
+    x = model.input("W" * 60, "B")
+    with model.module("M" * 20, "@" * 90, parameters=10**13):
+        x = model.op("W" * 30, model.op("漢字" * 9, x, out="B"), out="B")
+    model.output(x)
+    for hash in ("", "#" + "M" * 20):
+        page = show(build(model.trace()), hash=hash)
+        for box in page.locator(".item").all():
+            room = box.locator(".box").bounding_box()
+            for line in box.locator("text[data-room]").all():
+                words = line.bounding_box()
+                assert words["x"] >= room["x"] - 1
+                assert words["x"] + words["width"] <= room["x"] + room["width"] + 1
+
+
+@pytest.mark.parametrize("path", ["a%b", "a#b", "a~2", "x y/z", "ü", "__proto__", "<b>"])
+def test_an_address_leads_back_to_any_name(show, path):
+    model = Model("Names")
+    x = model.input("x", "B")
+    for _ in range(2):
+        with model.module(path, "Layer"):
+            y = model.op("exp", model.op("sin", x, out="B"), out="B")
+        x = model.op("add", x, y, out="B")
+    model.output(x)
+    page = show(build(model.trace()))
+    item(page, f"{path} (2)").click()
+    assert crumbs(page) == ["Names", f"{path} (2)"]
+    page.reload()
+    assert crumbs(page) == ["Names", f"{path} (2)"]
+
+
 def test_depth_closes_modules(show, graph):
     page = show(graph, depth=1)
     assert titles(page)[-3:] == [BLOCKS, "head", "output"]
@@ -427,4 +464,5 @@ def test_a_small_window_shows_sheet_and_panel(show, graph):
     page = show(graph)
     page.set_viewport_size({"width": 600, "height": 700})
     assert page.locator("#stage").bounding_box()["width"] == 600
+    assert page.locator("#breadcrumbs .crumb").is_visible()
     assert page.locator("#panel").is_visible()
