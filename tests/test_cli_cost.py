@@ -47,6 +47,14 @@ def test_scaling() -> None:
     assert "MultiHeadSelfAttention, scores overtakes FeedForward at T > 128" in run("--scaling", "--depth", "0")
 
 
+def test_formulas_in_the_arguments_of_the_constructor() -> None:
+    layer = TARGET.replace("gpt.py:toy", "transformer.py:EncoderLayer")
+    answer = CliRunner().invoke(app, ["cost", layer, "--symbolic", "d_model,d_ff,n_heads", "--scaling", "--depth", "0"])
+    assert answer.exit_code == 0, answer.output
+    assert "flops, forward: 4*B*T^2*d_model + 8*B*T*d_model^2 + 4*B*T*d_ff*d_model" in answer.stdout
+    assert "MultiHeadAttention, scores overtakes FeedForward at T > d_ff" in answer.stdout
+
+
 def test_formats_for_machines() -> None:
     rows = list(csv.DictReader(io.StringIO(run("--format", "csv"))))
     assert rows[0]["flops"] == "256*B*T^2 + 55552*B*T"

@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from shapeflow.arguments import parse_inputs, parse_keywords, parse_sizes
 from shapeflow.cli.command import app
 from shapeflow.cli.console import stdout, write_text
 from shapeflow.cli.options import AtTexts, Depth, HintTexts, InputTexts, TargetText, WithTexts
 from shapeflow.cli.target import trace_target
 from shapeflow.errors import InputError
+from shapeflow.progress import progress
 
 if TYPE_CHECKING:
     from shapeflow.cost.cost import Cost
     from shapeflow.cost.sheet import Sheet
+    from shapeflow.trace.result import Trace
 
 FOR_MACHINES = ("csv", "json")
 
@@ -27,6 +30,10 @@ ScalingFlag = Annotated[
 ColumnsText = Annotated[str | None, typer.Option("--columns", metavar="NAME,...", help="Which columns to show.")]
 SortText = Annotated[
     str | None, typer.Option("--sort", metavar="COLUMN", help="Largest first; -COLUMN for smallest first.")
+]
+SymbolicText = Annotated[
+    str | None,
+    typer.Option("--symbolic", metavar="NAME,...", help="These arguments of the constructor are names, no numbers."),
 ]
 OptimizerText = Annotated[str, typer.Option("--optimizer", help="sgd, momentum, adam, adamw, adagrad, rmsprop, lion.")]
 PrecisionText = Annotated[
@@ -52,6 +59,7 @@ def cost(
     at: AtTexts = None,
     depth: Depth = None,
     with_: WithTexts = None,
+    symbolic: SymbolicText = None,
     hint: HintTexts = None,
     backward: Backward = False,
     scaling: ScalingFlag = False,
@@ -69,19 +77,42 @@ def cost(
     from shapeflow.cost.cost import cost as count
     from shapeflow.cost.report import sheet
 
-    traced, sizes = trace_target(target, inputs, with_, hint, at)
+    traced, sizes = _traced(target, inputs, with_, symbolic, hint, at)
     counted = count(traced)
     if plot is not None:
         _plot(counted, plot, output, sizes)
         return
     found = sheet(counted, sizes=sizes, optimizer=optimizer, precision=precision)
     if compare is not None:
-        other, _ = trace_target(compare, inputs, compare_with, hint, at)
+        other, _ = _traced(compare, inputs, compare_with, symbolic, hint, at)
         found = _beside(found, sheet(count(other), sizes=sizes, optimizer=optimizer, precision=precision), columns)
         columns = None
     elif scaling:
         found = replace(found, summary=(*found.summary, "", *_scaling(counted, sizes)))
     _print(found, _columns(found, columns, form, backward=backward), sort, depth, sizes, form, output)
+
+
+def _traced(
+    target: str,
+    inputs: list[str] | None,
+    with_: list[str] | None,
+    symbolic: str | None,
+    hint: list[str] | None,
+    at: list[str] | None,
+) -> tuple[Trace, dict[str, int]]:
+    """The trace, of a module that is made of names where those are given, and the sizes to show."""
+    if symbolic is None:
+        return trace_target(target, inputs, with_, hint, at)
+    with progress("importing torch") as step:
+        from shapeflow.target import Target, maker_of
+        from shapeflow.trace.construct import construct
+        from shapeflow.trace.tracer import trace
+
+        arguments = parse_keywords(with_ or [])
+        recipe = replace(construct(maker_of(target), dict.fromkeys(_words(symbolic)), **arguments), training=False)
+        positional, named = parse_inputs(inputs or [], Target(target, recipe).signature)
+        hints = parse_sizes(hint or [])
+        return trace(recipe, *positional, progress=step, hints=hints, **named), parse_sizes(at or [])
 
 
 def _plot(counted: Cost, dim: str, output: Path | None, sizes: dict[str, int]) -> None:

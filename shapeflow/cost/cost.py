@@ -209,7 +209,10 @@ class Cost:
     def kv_cache_bytes_per_token(self) -> Expr:
         """How much one more token adds to one sequence."""
         grown = self._summed(held.per_sequence for held in self.kv_cache if held.grows)
-        return grown.replace({symbol: Expr.from_atom(symbol) + 1 for symbol in grown.symbols}) - grown
+        maker = self.trace._attempt.subject.maker
+        of_constructor = frozenset() if maker is None else frozenset(maker.symbols)
+        more = {symbol: Expr.from_atom(symbol) + 1 for symbol in grown.symbols if symbol.name not in of_constructor}
+        return grown.replace(more) - grown
 
     @property
     def parameter_bytes(self) -> Expr:

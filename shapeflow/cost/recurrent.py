@@ -12,7 +12,7 @@ import torch
 
 from shapeflow.cost.calls import Call, numbers
 from shapeflow.cost.probe import Gradient, Work
-from shapeflow.dims.expr import Expr
+from shapeflow.dims.expr import Expr, maximum
 from shapeflow.torch_private import lstm_functions
 from shapeflow.trace.traced import traced
 
@@ -24,6 +24,9 @@ KEPT = {"lstm": 16, "gru": 7, "rnn_tanh": 1, "rnn_relu": 1}
 Measured on the CPU with `torch.autograd.graph.saved_tensors_hooks`. The LSTM's are its output (1) and oneDNN's
 workspace (15), which comes in pages of 4 KiB: tiny layers keep more.
 """
+
+WIDER = 6
+"""How much more that workspace holds for each number by which a layer's input is wider than the layer."""
 
 
 def forward(call: Call) -> Expr:
@@ -44,11 +47,21 @@ def gradient(call: Call, required: tuple[bool, ...]) -> Gradient:
 def _kept(call: Call) -> Expr:
     """Bytes besides the input: what each layer makes, its states, and the inputs of the layers above the first."""
     layers, directions = _layers(call), _directions(call)
-    hidden = _hidden(call)
-    units = _sizes(hidden[0])[-1]
-    per_token = layers * directions * KEPT[call.function.__name__] * units + (layers - 1) * directions * units
-    states = 2 * _total(hidden) if call.function.__name__ == "lstm" else _total(hidden)
+    units, width = _last(_hidden(call)[0]), _last(call.reads[0])
+    above = (layers - 1) * directions * units
+    per_token = layers * directions * KEPT[call.function.__name__] * units + above
+    if call.function.__name__ == "lstm":
+        widths = [width] + [units * directions] * (layers - 1)
+        per_token = per_token + sum((directions * WIDER * maximum(each - units, 0) for each in widths), Expr.const(0))
+        states = 2 * _total(_hidden(call))
+    else:
+        per_token = per_token + (width if directions == 2 and _batch_first(call) else 0)  # the input is copied
+        states = _total(_hidden(call))
     return (_tokens(call) * per_token + states) * call.reads[0].dtype.itemsize
+
+
+def _last(tensor: torch.Tensor) -> Expr:
+    return numbers(_sizes(tensor)[-1:])
 
 
 def _shift(call: Call) -> int:
@@ -71,6 +84,10 @@ def _layers(call: Call) -> int:
 
 def _directions(call: Call) -> int:
     return 2 if call.args[7 + _shift(call)] else 1
+
+
+def _batch_first(call: Call) -> bool:
+    return not _shift(call) and bool(call.args[8])
 
 
 def _matrices(call: Call) -> list[torch.Tensor]:

@@ -34,7 +34,11 @@ def test_nothing_is_kept_for_a_model_that_is_frozen() -> None:
         (nn.TransformerEncoderLayer(24, 4, 40, batch_first=True), "B T 24", (2, 5, 24)),
         (nn.GRU(24, 32, 2), "T B 24", (5, 3, 24)),
         (nn.RNN(24, 32), "T B 24", (5, 3, 24)),
+        (nn.RNN(24, 32, 2, bidirectional=True), "T B 24", (32, 8, 24)),
+        (nn.RNN(24, 32, bidirectional=True, batch_first=True), "B T 24", (8, 32, 24)),
         (nn.LSTM(64, 128), "T B 64", (32, 8, 64)),
+        (nn.LSTM(256, 64), "T B 256", (32, 8, 256)),
+        (nn.LSTM(64, 128, 2, bidirectional=True), "T B 64", (32, 8, 64)),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else "",
 )
@@ -43,7 +47,8 @@ def test_layers_keep_what_torch_says(model: nn.Module, spec: str, shape: tuple[i
     names = [name for name in spec.split() if name.isidentifier()]
     sizes = {name: size for name, size in zip(spec.split(), shape, strict=True) if name in names}
     x = torch.randn(shape)
-    assert cost.activation_bytes.at(**sizes) == pytest.approx(kept(model, lambda: model(x)), rel=0.05)
+    near = 0.1 if isinstance(model, nn.RNNBase) else 0  # oneDNN rounds its workspace up
+    assert cost.activation_bytes.at(**sizes) == pytest.approx(kept(model, lambda: model(x)), rel=near)
 
 
 def test_the_fullest_moment() -> None:
