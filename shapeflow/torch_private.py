@@ -6,8 +6,10 @@ Checked on torch 2.13, 2.14 and 2.15.
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -25,27 +27,40 @@ from torch.utils._pytree import tree_leaves
 __all__ = [
     "NO_FAKE_KERNEL",
     "FakeTensor",
+    "GatheredGroup",
     "ShapeMode",
     "bare_meta",
+    "class_of",
     "copy_fake",
     "fake_like",
+    "fsdp_groups",
+    "is_dtensor",
+    "is_mesh",
     "is_scripted",
     "kernels_of_the_device",
+    "local_of",
     "lstm_functions",
     "new_fake",
     "pad_packed",
     "quiet_logs",
+    "ranks_of",
     "real_module",
     "rename_axes",
     "restrided",
     "running",
     "skip_frames",
+    "spread",
+    "spread_like",
     "tree_leaves",
+    "waited",
     "without_modes",
 ]
 
 NO_FAKE_KERNEL = (UnsupportedOperatorException, DataDependentOutputException, DynamicOutputShapeException)
 """What a fake tensor raises for an operator that it cannot run without values or without a kernel."""
+
+COLLECTIVES = ("_c10d_functional", "c10d_functional", "c10d")
+"""Namespaces of operators that ranks talk through."""
 
 ValueRule = Callable[..., Any]
 
@@ -63,6 +78,7 @@ class ShapeMode(FakeTensorMode):
         self.allow_meta = True
         self.rules = rules
         self._attributes: dict[torch.device, dict[str, Any]] = {}
+        self.on_collective: Callable[..., None] | None = None
 
     def attributes(self, device: torch.device) -> dict[str, Any]:
         """What a fake tensor on this device carries besides its sizes."""
@@ -75,7 +91,10 @@ class ShapeMode(FakeTensorMode):
         rule = self.rules.get(func)
         if rule is not None:
             return rule(self, *args, **(kwargs or {}))
-        return super().dispatch(func, types, args, kwargs or {})
+        result = super().dispatch(func, types, args, kwargs or {})
+        if self.on_collective is not None and func.namespace in COLLECTIVES and result is not NotImplemented:
+            self.on_collective(func, args, result)
+        return result
 
 
 @contextmanager
@@ -232,3 +251,94 @@ def real_module(model: Any) -> Any:
             model = model._torchdynamo_orig_callable
         else:
             return model
+
+
+def class_of(module: torch.nn.Module) -> type[torch.nn.Module]:
+    """The class that somebody wrote: `fully_shard` puts one of its own in its place."""
+    kind = type(module)
+    return kind.__bases__[1] if hasattr(module, "_get_fsdp_state") and len(kind.__bases__) > 1 else kind
+
+
+# Tensors that are spread over ranks; torch.distributed is large, and only asked where somebody has imported it
+
+
+def is_dtensor(value: object) -> bool:
+    """Whether `value` is a `torch.distributed.tensor.DTensor`."""
+    known = sys.modules.get("torch.distributed.tensor")
+    return known is not None and isinstance(value, known.DTensor)
+
+
+def local_of(tensor: Any) -> torch.Tensor:
+    """What this rank holds of a DTensor."""
+    with without_modes():
+        return tensor._local_tensor
+
+
+def spread(local: torch.Tensor, mesh: Any, placements: Sequence[Any], sizes: Sequence[Any]) -> Any:
+    """A DTensor of these sizes over what this rank holds of it."""
+    from torch.distributed.tensor import DTensor
+
+    strides = torch.empty(tuple(sizes), device="meta").stride()
+    with torch._C.DisableTorchFunction():
+        return DTensor.from_local(local, mesh, placements, run_check=False, shape=torch.Size(sizes), stride=strides)
+
+
+def spread_like(tensor: Any, local: torch.Tensor) -> torch.Tensor:
+    """A DTensor spread as another, over another local tensor; a Parameter stays one."""
+    made = spread(local, tensor.device_mesh, tensor.placements, tensor.shape)
+    if isinstance(tensor, torch.nn.Parameter):
+        made._is_param = True
+    return made
+
+
+def is_mesh(value: object) -> bool:
+    """Whether `value` is a `DeviceMesh`: the tensor in it numbers ranks."""
+    known = sys.modules.get("torch.distributed.device_mesh")
+    return known is not None and isinstance(value, known.DeviceMesh)
+
+
+def waited(value: Any) -> Any:
+    """The tensor that a collective brings, where `value` is one that may still be on its way."""
+    return value.wait() if type(value).__name__ == "AsyncCollectiveTensor" else value
+
+
+def ranks_of(args: Sequence[Any]) -> int:
+    """How many ranks take part in a collective with these arguments: the last text among them names the group."""
+    from torch.distributed import distributed_c10d
+
+    resolve: Any = distributed_c10d._resolve_process_group  # type: ignore[attr-defined]
+    names = [each for each in args if isinstance(each, str)]
+    return resolve(names[-1]).size() if names else 1
+
+
+@dataclass(frozen=True, slots=True)
+class GatheredGroup:
+    """Parameters that `fully_shard` gathers together: the numbers of one rank with what pads them, dtype, ranks.
+
+    `parameters` are pairs: a tensor that the module may hold, spread or gathered, and the spread one. They are
+    gathered over `mesh_dims`.
+    """
+
+    parameters: tuple[tuple[torch.Tensor, torch.Tensor], ...]
+    numel: int
+    dtype: torch.dtype
+    ranks: int
+    mesh_dims: frozenset[str]
+
+
+def fsdp_groups(module: torch.nn.Module) -> list[GatheredGroup]:
+    """The groups of parameters that a module gathers before it runs, by `torch.distributed.fsdp.fully_shard`."""
+    state = module._get_fsdp_state() if hasattr(module, "_get_fsdp_state") else None  # type: ignore[operator]
+    found = []
+    for group in [] if state is None else state._fsdp_param_groups:
+        parameters = group.fsdp_params
+        mesh = group.mesh_info.mesh
+        policy = getattr(group, "mp_policy", None) or parameters[0].mp_policy  # the parameter's own from torch 2.15 on
+        dtype = policy.param_dtype or parameters[0].sharded_param.dtype
+        numel = sum(each.padded_sharded_param_size.numel() for each in parameters)
+        tensors = [(each.sharded_param, each.sharded_param) for each in parameters]
+        whole = [(getattr(each, "_unsharded_param", None), each.sharded_param) for each in parameters]
+        tensors += [(held, kept) for held, kept in whole if held is not None]
+        names = frozenset(mesh.mesh_dim_names or ())
+        found.append(GatheredGroup(tuple(tensors), numel, dtype, group.mesh_info.shard_mesh_size, names))
+    return found

@@ -111,7 +111,8 @@ class Crashes:
 
     def _is_argument(self, relation: Relation) -> bool:
         """`d_in == 5`, and the module was made with a `d_in`, which it did not keep: then it was 5."""
-        root, names = self.search.subject.root, _names(relation)
+        subject, names = self.search.subject, _names(relation)
+        root = subject.root if subject.maker is None else None
         left, operator, right = relation.sides()
         if (
             root is None

@@ -26,18 +26,21 @@ from shapeflow.dims.env import DimEnv
 from shapeflow.dims.expr import Expr
 from shapeflow.dims.solve import solve, solve_for_any
 from shapeflow.dims.spec import TensorSpec
-from shapeflow.torch_private import FakeTensor, ShapeMode, running
+from shapeflow.torch_private import FakeTensor, GatheredGroup, ShapeMode, is_dtensor, running
 from shapeflow.trace.boundaries import Boundaries
 from shapeflow.trace.building import building, torch_layers
 from shapeflow.trace.checks import checks_seen
 from shapeflow.trace.conditions import telling
+from shapeflow.trace.distributed import Exchange, fake_of_gathered, gathered_by
 from shapeflow.trace.hints import Hints
 from shapeflow.trace.inputs import Bound
 from shapeflow.trace.modules import ModuleStack, pin_attributes
-from shapeflow.trace.names import Names
+from shapeflow.trace.names import Names, exact_quotients
 from shapeflow.trace.recorder import Recorder
+from shapeflow.trace.result import Shape
 from shapeflow.trace.rules import FreshSizes
 from shapeflow.trace.shadow import modules_of, shadowed
+from shapeflow.trace.sharding import sharding_of
 from shapeflow.trace.source import Place, place
 from shapeflow.trace.state import preserved
 from shapeflow.trace.structure import copied_with, map_tensors, tensors_in
@@ -112,6 +115,9 @@ class Attempt:
         self.inputs: list[tuple[str, Record]] = []
         self.outputs: list[tuple[str, Record, int, Any]] = []
         self.parameters: dict[str, torch.Tensor] = {}
+        self.stored: dict[str, Shape] = {}
+        self.exchange = Exchange(self.recorder)
+        self._gathered: Mapping[int, tuple[GatheredGroup, torch.Tensor]] = {}
         self.result: Any = None
         self.error: Exception | None = None
         self.made = True
@@ -129,6 +135,7 @@ class Attempt:
             if not self._make(self.subject.maker):
                 return
             modules = self.subject.modules
+            self._gathered = gathered_by(modules)
             classes = {type(module) for module in modules}
             self._swap_parameters(modules)
             arguments = {name: self._input(name, value) for name, value in self.bound.arguments.items()}
@@ -140,6 +147,8 @@ class Attempt:
             stack.enter_context(self.boundaries.watching(own))
             stack.enter_context(checks_seen(self.names))
             stack.enter_context(self.stack.watching())
+            if self.stored:
+                stack.enter_context(self.exchange.seen(modules))
             self._call(arguments)
 
     # Making the module
@@ -183,6 +192,8 @@ class Attempt:
         else:
             self._finish()
         self.spelling = self.names.define_formulas()
+        if self.stored:
+            self.spelling |= exact_quotients(self.env)
 
     def _finish(self) -> None:
         recorder = self.recorder
@@ -247,11 +258,27 @@ class Attempt:
             return None
         if id(tensor) not in fakes:
             made = type(tensor) is FakeTensor  # by this attempt's own constructor
-            fake = tensor if made else self.ledger.fake(tensor)
+            fake = tensor if made else self._gathered_fake(tensor)
             self.ledger.register(fake, None if made else tensor, path, kind)
             fakes[id(tensor)] = fake
         self.parameters[path] = fakes[id(tensor)]
+        if is_dtensor(tensor) or id(tensor) in self._gathered:
+            self.stored[path] = self._stored(tensor, fakes[id(tensor)])
         return fakes[id(tensor)]
+
+    def _gathered_fake(self, tensor: torch.Tensor) -> torch.Tensor:
+        """What the module finds in place of a parameter when it runs: `fully_shard` has gathered it by then."""
+        if id(tensor) not in self._gathered:
+            return self.ledger.fake(tensor)
+        group, spread = self._gathered[id(tensor)]
+        return fake_of_gathered(self.ledger, spread, group)
+
+    def _stored(self, tensor: torch.Tensor, fake: torch.Tensor) -> Shape:
+        """The shape of a parameter as it is kept between runs, spread over all the ranks of its mesh."""
+        known = traced(fake)
+        assert known is not None
+        _, spread = self._gathered.get(id(tensor), (None, tensor))
+        return replace(known.signature.shape, sharding=sharding_of(spread))
 
     # Inputs
 

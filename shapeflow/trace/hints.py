@@ -23,13 +23,17 @@ RUNGS: tuple[tuple[int, ...], ...] = ((7,), (67,), (224, 448, 672), (224, 224, 2
 
 @dataclass(slots=True)
 class Hints:
-    """Chooses a number for each free name; `given` and `fixed` come first. Names in `pinned` are not free at all."""
+    """Chooses a number for each free name; `given` and `fixed` come first. Names in `pinned` are not free at all.
+
+    What is chosen freely is a multiple of `multiple`: ranks that share an axis get equal parts of it.
+    """
 
     rung: int
     constants: frozenset[int]
     given: Mapping[str, int] = field(default_factory=dict)
     fixed: Mapping[str, int] = field(default_factory=dict)
     pinned: Mapping[str, int] = field(default_factory=dict)
+    multiple: int = 1
     chosen: dict[str, int] = field(default_factory=dict)
 
     def choose(self, name: str, *, axis: int, rank: int = 1, low: int = 2, high: int | None = None) -> int:
@@ -38,7 +42,7 @@ class Hints:
             return self.chosen[name]
         number = self.fixed.get(name, self.given.get(name))
         if number is None:
-            number = self._free(axis, rank)
+            number = self._free(axis, rank) * self.multiple
             if not low <= number or (high is not None and number > high):
                 number = next((n for n in self._primes(low) if high is None or n <= high), high or low)
         self.chosen[name] = number

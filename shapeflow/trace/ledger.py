@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from shapeflow.torch_private import FakeTensor, ShapeMode, fake_like
+from shapeflow.torch_private import FakeTensor, ShapeMode, fake_like, is_dtensor, local_of, spread_like, waited
 from shapeflow.trace.functions import operator_name
 from shapeflow.trace.modules import ModuleStack
 from shapeflow.trace.source import Place, stack_trace
@@ -57,12 +57,28 @@ class Ledger:
         if kind is dict:
             return {name: self.admit(item) for name, item in value.items()}
         if isinstance(value, torch.Tensor):
-            return self.constant(value)
+            return self._admitted(waited(value))
         return value
+
+    def _admitted(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A tensor that is no plain fake: a real one, or one that is spread over ranks, of fakes or of real ones."""
+        if type(tensor) is FakeTensor:
+            return self.admit(tensor)
+        if is_dtensor(tensor):
+            if "_traced" in vars(tensor):
+                return tensor
+            local = waited(local_of(tensor))
+            if type(local) is FakeTensor:
+                self.adopt(tensor)
+                return tensor
+        return self.constant(tensor)
 
     def fake(self, tensor: torch.Tensor) -> torch.Tensor:
         """A fake of a real tensor, on its device; one on meta stands for one where the model is to run."""
-        return fake_like(self.mode, tensor, self.device if tensor.device.type == "meta" else tensor.device)
+        device = self.device if tensor.device.type == "meta" else tensor.device
+        if not is_dtensor(tensor):
+            return fake_like(self.mode, tensor, device)
+        return spread_like(tensor, fake_like(self.mode, local_of(tensor), device))
 
     def constant(self, tensor: torch.Tensor) -> torch.Tensor:
         """The fake of a real tensor that is neither an input nor registered on the model."""

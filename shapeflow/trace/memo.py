@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from shapeflow.torch_private import FakeTensor, bare_meta, copy_fake
+from shapeflow.torch_private import FakeTensor, bare_meta, copy_fake, is_dtensor, local_of, waited
 from shapeflow.trace.traced import Signature, Signatures, Traced, size_key
 
 PLAIN = frozenset({str, bytes, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format, type(...)})
@@ -109,11 +109,15 @@ def alias_of(output: torch.Tensor, tensors: list[torch.Tensor]) -> int | None:
     """Which of the tensors shares its storage with the output."""
     if not tensors or output.layout is not torch.strided:
         return None
-    storage = output.untyped_storage()._cdata
+    storage = _held(output).untyped_storage()._cdata
     for number, tensor in enumerate(tensors):
-        if tensor.layout is torch.strided and tensor.untyped_storage()._cdata == storage:
+        if tensor.layout is torch.strided and _held(tensor).untyped_storage()._cdata == storage:
             return number
     return None
+
+
+def _held(tensor: torch.Tensor) -> torch.Tensor:
+    return waited(local_of(tensor)) if type(tensor) is not FakeTensor and is_dtensor(tensor) else tensor
 
 
 def _value(value: Any, tensors: list[torch.Tensor]) -> Any:

@@ -16,6 +16,7 @@ from torch import nn
 
 from shapeflow.dims.env import DimEnv
 from shapeflow.dims.expr import Expr
+from shapeflow.torch_private import class_of
 from shapeflow.trace.boundaries import Boundaries
 from shapeflow.trace.names import Names, dim_names, forward_specs
 from shapeflow.trace.rescue import NOTHING, Rescue
@@ -91,8 +92,8 @@ class ModuleStack:
         number = self.calls[path]
         self.calls[path] = number + 1
         if path:
-            self.scopes = (*self.scopes, Scope(path, type(module).__name__, number))
-            self.fx_stack = {**self.fx_stack, path: (path, type(module))}
+            self.scopes = (*self.scopes, Scope(path, class_of(module).__name__, number))
+            self.fx_stack = {**self.fx_stack, path: (path, class_of(module))}
 
     def _adopt(self, module: nn.Module) -> str:
         """A path for a module that the model does not register (kept in a plain list, or made in forward)."""
@@ -149,5 +150,5 @@ def module_infos(root: nn.Module | None, stack: ModuleStack) -> dict[str, Module
         for path, module in tree.named_modules(prefix=prefix, remove_duplicate=False):
             unique = {id(each): each.numel() for each in module.parameters() if not nn.parameter.is_lazy(each)}
             called = stack.calls[stack.paths.get(id(module), path)]
-            found[path] = ModuleInfo(path, type(module).__name__, size_key(sum(unique.values())), called)
+            found[path] = ModuleInfo(path, class_of(module).__name__, size_key(sum(unique.values())), called)
     return found

@@ -25,8 +25,11 @@ from shapeflow.dims.env import DimEnv
 from shapeflow.dims.expr import Expr
 from shapeflow.dims.spec import TensorSpec
 from shapeflow.errors import InputError, SpecError
-from shapeflow.torch_private import FakeTensor, ShapeMode, rename_axes
+from shapeflow.torch_private import FakeTensor, ShapeMode, is_dtensor, rename_axes
 from shapeflow.trace.traced import Signatures, traced
+
+MOST_PARTS = 64
+"""Ranks that one axis may be cut among for its parts to be written as exact quotients."""
 
 
 class Names:
@@ -90,11 +93,13 @@ class Names:
     def _rename(self, tensor: torch.Tensor, sizes: tuple[Any, ...]) -> None:
         known = traced(tensor)
         assert known is not None
-        self.env.quietly(
-            rename_axes, self.mode, tensor, [self.env.number(size) if type(size) is Expr else size for size in sizes]
-        )
-        with torch._C.DisableTorchFunction():
-            known.signature = self.signatures.of(tensor)
+        if type(tensor) is not FakeTensor:  # one that is spread: its sizes are those of its spec
+            known.signature = self.signatures.renamed(known.signature, sizes)
+        else:
+            numbers = [self.env.number(size) if type(size) is Expr else size for size in sizes]
+            self.env.quietly(rename_axes, self.mode, tensor, numbers)
+            with torch._C.DisableTorchFunction():
+                known.signature = self.signatures.of(tensor)
         if known.record.outputs and known.index < len(known.record.outputs):
             known.record.outputs[known.index] = known.signature
 
@@ -105,7 +110,7 @@ class Names:
 
     def checked(self, tensor: Any, annotation: Any) -> None:
         """jaxtyping is about to check this tensor: the annotation names its axes first."""
-        if type(tensor) is FakeTensor:
+        if type(tensor) is FakeTensor or is_dtensor(tensor):
             spec = self._spec(annotation)
             if spec is not None:
                 self.declare(tensor, spec)
@@ -214,6 +219,23 @@ def _aligned(dims: tuple[Dim, ...], rank: int) -> list[Dim | None] | None:
         return list(dims) if len(dims) == rank else None
     extra = rank - (len(dims) - 1)
     return None if extra < 0 else [*dims[:variadic], *[None] * extra, *dims[variadic + 1 :]]
+
+
+def exact_quotients(env: DimEnv) -> dict[Expr, Expr]:
+    """`T//4 - 1` for `(T - 1)//4` and `T` for `4*(T//4)`, where the run asked that 4 divides T.
+
+    Ranks cut an axis by rounding up, and put it together by multiplying.
+    """
+    found: dict[Expr, Expr] = {}
+    for whole, parts in env.facts.divisible:
+        found[parts * (whole // parts)] = whole
+        for less in range(1, min(parts.constant or 0, MOST_PARTS)):
+            rounded = (whole - less) // parts
+            for monomial, _ in rounded.terms:
+                if len(monomial) == 1 and isinstance(monomial[0][0], FloorDiv):
+                    quotient = Expr.from_atom(monomial[0][0])
+                    found[quotient] = whole // parts - 1 - (rounded - quotient)
+    return found
 
 
 def _is_quotient(formula: Expr) -> bool:

@@ -17,7 +17,15 @@ from torch.overrides import TorchFunctionMode
 from shapeflow.dims.atoms import Symbol
 from shapeflow.dims.env import DimEnv
 from shapeflow.dims.expr import Expr
-from shapeflow.torch_private import FakeTensor, ShapeMode, rename_axes, tree_leaves, without_modes
+from shapeflow.torch_private import (
+    FakeTensor,
+    ShapeMode,
+    is_dtensor,
+    rename_axes,
+    tree_leaves,
+    waited,
+    without_modes,
+)
 from shapeflow.trace.functions import TAKES_SIZES, WRITTEN_SIZES, Kind, body_of, kind_of, name_of, operator_name
 from shapeflow.trace.ledger import Ledger
 from shapeflow.trace.memo import Entry, Memo, alias_of, make
@@ -51,6 +59,7 @@ class Recorder(TorchFunctionMode):
         self.progress: Callable[[str], None] | None = None
         self.operator = ""
         self.failed: Failure | None = None
+        self.is_spread = False
         self._plans: dict[Any, Callable[..., Any] | None] = {}
         self.own_rules = OwnRules(values.sizes).rules
         self._bodies: dict[Any, Any] = {}
@@ -183,8 +192,15 @@ class Recorder(TorchFunctionMode):
 
     def _plain(self, func: Any, args: Any, kwargs: Any, found: Place | None) -> Any:
         args, kwargs = self.ledger.admit(args), self.ledger.admit(kwargs)
-        result = self._run(func, args, kwargs, found, rule=self.own_rules.get(func))
+        spread = self.is_spread and any(is_dtensor(tensor) for _, tensor in _tensors_in((args, kwargs)))
+        result = self._run(func, args, kwargs, found, rule=None if spread else self.own_rules.get(func))
         return self._record(func, args, kwargs, result, found)
+
+    def spread(self, func: Any, args: Any, kwargs: Any, found: Place | None) -> Any:
+        """A method of DTensor, such as `redistribute`, as an operator."""
+        with torch._C.DisableTorchFunction():
+            args, kwargs = self.ledger.admit(args), self.ledger.admit(kwargs)
+            return self._record(func, args, kwargs, waited(self._run(func, args, kwargs, found)), found)
 
     def _remembered(self, func: Any, args: Any, kwargs: Any, entry: Entry, tensors: Any, found: Place | None) -> Any:
         node = self.writer.call(func, args, kwargs)
@@ -263,7 +279,7 @@ class Recorder(TorchFunctionMode):
 
     def _distinct(self, result: Any, outputs: list[Any]) -> Any:
         """An operator that hands its input through (`contiguous`, `dropout` in eval) still has an output of its own."""
-        if type(result) is FakeTensor and traced(result) is not None:
+        if (type(result) is FakeTensor or is_dtensor(result)) and traced(result) is not None:
             result = self._alias(result)
             return result, [((), result)]
         return result, outputs

@@ -328,7 +328,7 @@ class Trace:
         return Drawing(self.to_dot(depth=depth, **options))
 
     def save(self, path: str | PathLike[str], *, depth: int | None = None, **options: Any) -> None:
-        """Draw to a file; the suffix says how: `.svg`, `.png`, `.pdf`, `.dot` and what else `draw.render` knows.
+        """Write a file; the suffix says how: `.svg .png .pdf .dot .mmd`, a page `.html`, data `.json` and `.graphml`.
 
         Equal neighbours are drawn once, and modules open as far as a page has room. `depth` shows so many levels of
         modules instead; `unfold=True` draws every block on its own. `sizes` (name -> number) stand below the names.

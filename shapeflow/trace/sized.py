@@ -48,7 +48,7 @@ def _mapping(env: DimEnv, sizes: Mapping[str, int]) -> dict[Symbol, Expr]:
 
 
 def _shape(shape: Shape, mapping: Mapping[Symbol, Expr]) -> Shape:
-    return Shape(tuple(dim.replace(mapping).unpinned for dim in shape.dims), shape.dtype)
+    return replace(shape, dims=tuple(dim.replace(mapping).unpinned for dim in shape.dims))
 
 
 def _node(node: Node, mapping: Mapping[Symbol, Expr]) -> Node:

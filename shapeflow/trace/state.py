@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import sys
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import FunctionType, MethodType, ModuleType
@@ -100,8 +100,9 @@ def _same_attributes(now: dict[str, Any], before: dict[str, Any]) -> bool:
 def _refill(container: Any, content: list[Any]) -> None:
     container.clear()
     if isinstance(container, dict):
+        kind: Any = OrderedDict if isinstance(container, OrderedDict) else dict  # an OrderedDict keeps its order itself
         for key, value in content:
-            dict.__setitem__(container, key, value)
+            kind.__setitem__(container, key, value)
     elif isinstance(container, set):
         container.update(content)
     else:

@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 
+from shapeflow.torch_private import is_mesh
+
 DEEPEST = 12
 OPAQUE = (str, bytes, int, float, complex, bool, type(None), type, Enum, torch.nn.Module, torch.dtype, torch.device,
           torch.Generator, torch.SymInt, torch.SymFloat, torch.SymBool, types.FunctionType, types.BuiltinFunctionType,
@@ -47,7 +49,7 @@ def _walk(value: Any, path: str, seen: set[int], depth: int, at: Any) -> Iterato
 
 
 def _parts(value: Any, path: str) -> list[tuple[str, Any]]:
-    if isinstance(value, OPAQUE):
+    if isinstance(value, OPAQUE) or is_mesh(value):
         return []
     fields = getattr(value, "_fields", None)
     if isinstance(value, tuple) and fields is not None:
@@ -82,7 +84,7 @@ def map_tensors(value: Any, change: Callable[[Any], Any], *, at: type | tuple[ty
 def _map(value: Any, change: Callable[[Any], Any], at: Any, done: dict[int, Any], depth: int) -> Any:
     if isinstance(value, at):
         return change(value)
-    if isinstance(value, OPAQUE) or depth > DEEPEST:
+    if isinstance(value, OPAQUE) or is_mesh(value) or depth > DEEPEST:
         return value
     if id(value) in done:
         return done[id(value)]

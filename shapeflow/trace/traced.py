@@ -13,17 +13,22 @@ from typing import Any
 import torch
 
 from shapeflow.dims.expr import Expr
+from shapeflow.torch_private import FakeTensor
 from shapeflow.trace.result import Scope, Shape
+from shapeflow.trace.sharding import Sharding, sharding_of
 from shapeflow.trace.source import Place
 
 
 class Signature:
     """Sizes, strides, dtype, device of a tensor: interned by `Signatures`, so that equal means identical."""
 
-    __slots__ = ("_shape", "device", "dtype", "requires_grad", "sizes", "strides")
+    __slots__ = ("_shape", "device", "dtype", "requires_grad", "sharding", "sizes", "strides")
 
-    def __init__(self, sizes: tuple[Any, ...], strides: Any, dtype: torch.dtype, device: Any, grad: bool) -> None:
+    def __init__(
+        self, sizes: tuple[Any, ...], strides: Any, dtype: torch.dtype, device: Any, grad: bool, sharding: Any = None
+    ) -> None:
         self.sizes, self.strides, self.dtype, self.device, self.requires_grad = sizes, strides, dtype, device, grad
+        self.sharding: Sharding | None = sharding
         self._shape: Shape | None = None
 
     @property
@@ -31,7 +36,7 @@ class Signature:
         """The sizes as expressions, for the reader."""
         if self._shape is None:
             dims = tuple(size if type(size) is Expr else Expr.const(size) for size in self.sizes)
-            self._shape = Shape(dims, str(self.dtype).removeprefix("torch."))
+            self._shape = Shape(dims, str(self.dtype).removeprefix("torch."), self.sharding)
         return self._shape
 
 
@@ -100,7 +105,14 @@ class Signatures:
         """The signature of a tensor; call it with the function modes off."""
         sizes = tuple(map(size_key, tensor.shape))
         strides = tuple(map(size_key, tensor.stride())) if tensor.layout is torch.strided else tensor.layout
-        key = (sizes, strides, tensor.dtype, tensor.device, tensor.requires_grad)
+        spread = None if type(tensor) is FakeTensor else sharding_of(tensor)
+        return self._interned(sizes, strides, tensor.dtype, tensor.device, tensor.requires_grad, spread)
+
+    def renamed(self, known: Signature, sizes: tuple[Any, ...]) -> Signature:
+        """The same under other names of equal sizes."""
+        return self._interned(sizes, known.strides, known.dtype, known.device, known.requires_grad, known.sharding)
+
+    def _interned(self, *key: Any) -> Signature:
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = Signature(*key)

@@ -17,6 +17,7 @@ from shapeflow.errors import InputError
 from shapeflow.torch_private import is_scripted, real_module
 from shapeflow.trace.attempt import Attempt, Subject
 from shapeflow.trace.construct import Recipe
+from shapeflow.trace.distributed import ranks_of_model
 from shapeflow.trace.failure import failure
 from shapeflow.trace.hints import RUNGS, Hints
 from shapeflow.trace.inputs import Bound, bind
@@ -98,6 +99,7 @@ class Search:
     ) -> None:
         self.subject, self.bound, self.given, self.progress = subject, bound, given, progress
         self.constants = _constants(subject.root)
+        self.ranks = 1 if subject.root is None else ranks_of_model(subject.root)
         self.start: Mapping[str, int] = {} if subject.maker is None else subject.maker.symbols
         self.flips: dict[Place, bool] = {}
         self.fixed: dict[str, int] = {}
@@ -135,7 +137,8 @@ class Search:
         return first
 
     def _hints(self, rung: int) -> Hints:
-        return Hints(rung, self.constants, given=self.given, fixed={**self.start, **self.fixed})
+        fixed = {**self.start, **self.fixed}
+        return Hints(rung, self.constants, given=self.given, fixed=fixed, multiple=self.ranks)
 
     def at(self, sizes: Mapping[str, int], *, pinned: bool = False) -> Attempt:
         """One attempt at these sizes. `pinned`: the names stand for these numbers alone, as in a real run."""

@@ -109,6 +109,8 @@ class ValueReader:
         answer = FLOAT_COMPARISONS[relation](left.hint, right.hint)
         if of_values(left.formula) or of_values(right.formula):
             answer = self._side(where, "item")
+        if self.recorder.is_spread and self.recorder.operator:  # torch weighs what ways to spread a tensor would cost
+            return answer
         writer = self.recorder.writer
         sides = writer.real(left.formula), writer.real(right.formula)
         node = writer.graph.call_function(FLOAT_COMPARISONS[relation], sides)

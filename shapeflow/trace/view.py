@@ -6,10 +6,12 @@ before: operators that keep their axes hand names back to their inputs and on to
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shapeflow.dims.expr import Expr
 from shapeflow.trace.result import Edge, Node, Shape
+from shapeflow.trace.sharding import Collective
 from shapeflow.trace.source import location
 from shapeflow.trace.traced import Record, Signature
 
@@ -87,12 +89,12 @@ class View:
         }
 
     def shape(self, record: Record, index: int) -> Shape:
-        return self._spelt(Shape(tuple(self.shapes[id(record), index]), record.outputs[index].shape.dtype))
+        return self._spelt(replace(record.outputs[index].shape, dims=tuple(self.shapes[id(record), index])))
 
     def _spelt(self, shape: Shape) -> Shape:
         """`d_head` for `d_model//n_heads`, where an attribute of that name holds it."""
         spelling = self.attempt.spelling
-        return Shape(tuple(_spelt(dim, spelling) for dim in shape.dims), shape.dtype) if spelling else shape
+        return replace(shape, dims=tuple(_spelt(dim, spelling) for dim in shape.dims)) if spelling else shape
 
     def node(self, record: Record) -> Node:
         outputs = tuple(self.shape(record, index) for index in range(len(record.outputs)))
@@ -130,6 +132,11 @@ class View:
                 argument += 1
         return (*found, *self.output_edges())
 
+    def collectives(self) -> tuple[Collective, ...]:
+        """What ranks send each other, in the order in which it starts."""
+        made = self.attempt.exchange.collectives
+        return tuple(replace(each, sent=self._spelt(each.sent), received=self._spelt(each.received)) for each in made)
+
     def output_edges(self) -> tuple[Edge, ...]:
         return tuple(
             Edge(self.names[id(record)], "output", index, number, self._edge_shape(record, index, signature))
@@ -141,7 +148,7 @@ class View:
         known = self.shapes.get((id(source), index))
         dims = signature.shape.dims
         if known is not None and [dim.value for dim in known] == [dim.value for dim in dims]:
-            return self._spelt(Shape(tuple(known), signature.shape.dtype))
+            return self._spelt(replace(signature.shape, dims=tuple(known)))
         return self._spelt(signature.shape)
 
 
@@ -154,7 +161,10 @@ def _align(given: list[Expr], taken: list[Expr]) -> None:
 
 
 def _spelt(dim: Expr, spelling: dict[Expr, Expr]) -> Expr:
-    return dim if dim.constant is not None else dim.map_atoms(lambda atom: spelling.get(Expr.from_atom(atom)))
+    if dim.constant is not None:
+        return dim
+    spelt = dim.map_atoms(lambda atom: spelling.get(Expr.from_atom(atom)))
+    return spelling.get(spelt, spelt)
 
 
 def _keeps(record: Record) -> bool:

@@ -81,6 +81,8 @@ class Writer:
             return self.graph.create_node("call_function", access, (lowered[0], property_name(function), *lowered[1:]))
         if (known := AS_OPERATOR.get(name)) is not None:
             return self.graph.create_node("call_function", known, lowered, named)
+        if getattr(function, "__module__", "") == "torch.distributed.tensor._api":  # a method of DTensor
+            return self.graph.create_node("call_method", name, lowered, named)
         method = getattr(torch.Tensor, name, None)
         # operators such as `**` come wrapped: neither Tensor nor the module of the wrapper has the function
         if args and method is not None and (method is function or function.__module__ == "torch._tensor"):

@@ -362,3 +362,20 @@ def test_many_traces_leave_no_more_behind_than_one():
             sf.trace(model, "B 5")
     assert nn.Module.__call__ is call
     assert model(torch.randn(2, 4)).shape == (2, 3)
+
+
+def test_a_hook_that_a_forward_removes_is_put_back():
+    class Once(nn.Module):
+        def forward(self, x):
+            handle.remove()
+            self.register_forward_hook(lambda *_: None)
+            return x + 1
+
+    seen = []
+    model = Once()
+    handle = model.register_forward_pre_hook(lambda *_: seen.append(1))
+    before = dict(model._forward_pre_hooks), dict(model._forward_hooks)
+    sf.trace(model, "B")
+    assert (dict(model._forward_pre_hooks), dict(model._forward_hooks)) == before
+    model(torch.ones(2))
+    assert seen == [1, 1]

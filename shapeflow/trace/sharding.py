@@ -1,0 +1,93 @@
+"""How a tensor is spread over the ranks of a mesh, and what the ranks send each other.
+
+>>> trace = sf.trace(parallelize_module(model, mesh["tp"], plan), "B T:int64")
+>>> shape = trace.edges[3].shape
+>>> str(shape), shape.sharding.placements, str(shape.local)
+('B T d_ff', ('S(2)',), 'B T d_ff//4')
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from shapeflow.dims.expr import Expr
+from shapeflow.torch_private import is_dtensor
+
+if TYPE_CHECKING:
+    from shapeflow.trace.result import Scope, Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Sharding:
+    """`mesh` has a name and a size for each of its dims, `placements` one text each: `S(0)`, `R`, `P(sum)`.
+
+    `splits` are the axes that are cut, each with the number of parts and whether these are equal (in the run that was
+    traced: the trace's domain then says that the number divides the size).
+    """
+
+    mesh: tuple[tuple[str, int], ...]
+    placements: tuple[str, ...]
+    splits: tuple[tuple[int, int, bool], ...] = ()
+
+    def __str__(self) -> str:
+        return ", ".join(f"{text} on {name}" for text, (name, _) in zip(self.placements, self.mesh, strict=True))
+
+    def local(self, dims: Sequence[Expr]) -> tuple[Expr, ...]:
+        """What the first rank holds of a tensor with these dims: parts as `torch.chunk` cuts them."""
+        held = list(dims)
+        for axis, parts, is_even in self.splits:
+            held[axis] = held[axis] // parts if is_even else (held[axis] + (parts - 1)) // parts
+        return tuple(held)
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """One message among `ranks`: `sent` is what each rank puts in, `received` what it has then."""
+
+    operator: str  # all_reduce, all_gather_into_tensor, reduce_scatter_tensor, all_to_all_single, ...
+    scopes: tuple[Scope, ...]
+    sent: Shape
+    received: Shape
+    ranks: int
+
+    @property
+    def module(self) -> str:
+        """The module that runs then, `""` for the root."""
+        return self.scopes[-1].path if self.scopes else ""
+
+    @property
+    def bytes(self) -> Expr:
+        """Of the larger of what each rank sends and receives."""
+        return max(self.sent.bytes, self.received.bytes, key=lambda size: size.value or 0)
+
+
+def sharding_of(tensor: torch.Tensor) -> Sharding | None:
+    """How a tensor is spread; None for one that each rank has for itself."""
+    if not is_dtensor(tensor):
+        return None
+    spread: Any = tensor
+    mesh, placements = spread.device_mesh, spread.placements
+    names = mesh.mesh_dim_names or tuple(f"dim_{axis}" for axis in range(mesh.ndim))
+    sizes = tuple(mesh.size(axis) for axis in range(mesh.ndim))
+    left, splits = [number_in(size) for size in tensor.shape], []
+    for placement, parts in zip(placements, sizes, strict=True):
+        if hasattr(placement, "dim"):
+            splits.append((placement.dim, parts, left[placement.dim] % parts == 0))
+            left[placement.dim] = -(-left[placement.dim] // parts)
+    return Sharding(tuple(zip(names, sizes, strict=True)), tuple(map(_text, placements)), tuple(splits))
+
+
+def number_in(size: Any) -> int:
+    """A size as the number that stands for it in the run."""
+    return size if type(size) is int else size.node.hint
+
+
+def _text(placement: Any) -> str:
+    """`S(0)`, `R` or `P(sum)`, as torch prints them in short."""
+    if hasattr(placement, "dim"):  # a shard; of torch's two kinds the strided one is no `Shard`
+        return f"S({placement.dim})"
+    return "R" if placement.is_replicate() else f"P({getattr(placement, 'reduce_op', 'sum')})"
