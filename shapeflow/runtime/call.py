@@ -39,13 +39,13 @@ def run(
     `entry` is what an earlier call of the same `key` bound, or None. Raises jaxtyping's TypeCheckError.
     """
     __tracebackhide__ = True
-    if is_unchecked(function):
+    if entry is None and is_unchecked(function):
         return function(*args, **kwargs)
     memo.push(arguments, None if entry is None else entry.record)
     try:
         if entry is None:
             entry = _examined(plan, key, arguments)
-        if entry.shared:
+        if entry.shared is not None:
             return _run_in_scope(plan, function, entry, args, kwargs, arguments)
         out = function(*args, **kwargs)
         _result(plan, entry, out, arguments)
@@ -60,11 +60,14 @@ def _run_in_scope(
     """A method that shares names with others of its instance."""
     __tracebackhide__ = True
     instance = arguments["self"]
+    assert entry.shared is not None
     shared, before = scope.enter(instance, plan)
     try:
-        _agree(plan, shared, entry.bindings.names, instance)
+        _agree(plan, shared, entry.shared, instance)
         out = function(*args, **kwargs)
-        _agree(plan, shared, _result(plan, entry, out, arguments), instance)
+        found = _result(plan, entry, out, arguments)
+        if found:
+            _agree(plan, shared, found, instance)
         return out
     finally:
         scope.leave(instance, shared, before)
@@ -155,8 +158,9 @@ def _examined(plan: Plan, key: Any, arguments: dict[str, Any]) -> Entry:
         fault = fit.check(value, form, name)
         if fault is not None:
             raise _error(plan, fault, bindings, instance) from None
-    shared = instance is not None and fit.numbers and plan.shares_names(type(instance))
-    entry = Entry(memo.record(), bindings, shared)
+    shares = instance is not None and fit.numbers and plan.shares_names(type(instance))
+    free = {name: found for name, found in bindings.names.items() if name not in sizes}
+    entry = Entry(memo.record(), bindings, free if shares else None)
     if key is not None and plan.keyed and fit.lasting and all(has_own(instance, name) for name in sizes):
         plan.keep(key, entry)
     return entry
@@ -200,7 +204,7 @@ def _result_key(plan: Plan, out: Any) -> Any:
 def _agree(plan: Plan, shared: scope.Scope, found: Mapping[str, Found], instance: Any) -> None:
     """Add what a method bound to the scope of its instance; raises where another method bound it otherwise."""
     clash = shared.agree(plan, found)
-    if clash is not None:
+    if clash is not None and not memo.disabled():
         raise memo.TypeCheckError(
             f"{clash.name} is {clash.here.size} in {_owner(plan, instance)} ({clash.here.where}), but "
             f"{clash.there.size} in {_owner(clash.other, instance)} ({clash.there.where}), in one call of the same "

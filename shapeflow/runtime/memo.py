@@ -44,8 +44,9 @@ def push(arguments: dict[str, Any], known: Record | None = None) -> None:
     sizes, groups, trees, _ = push_shape_memo(arguments)
     if known is not None:
         sizes.update(known.sizes)
-        groups.update(known.groups)
-        trees.update(known.trees)
+        if known.groups or known.trees:
+            groups.update(known.groups)
+            trees.update(known.trees)
 
 
 def pop() -> None:

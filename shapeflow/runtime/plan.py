@@ -32,11 +32,14 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Arguments that passed: what they bound, and the keys of results that passed with them."""
+    """Arguments that passed: what they bound, and the keys of results that passed with them.
+
+    `shared` holds the names that the instance's other methods must agree with, or is None where there are none such.
+    """
 
     record: memo.Record
     bindings: Bindings
-    shared: bool
+    shared: dict[str, Found] | None
     results: dict[Any, dict[str, Found]] = field(default_factory=dict)
 
     def keep(self, key: Any, found: dict[str, Found]) -> None:

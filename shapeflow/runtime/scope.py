@@ -31,6 +31,8 @@ class Scope:
         """Add what a method bound, or give the first name that another method gave another size."""
         for name, here in found.items():
             known = self.names.setdefault(name, {})
+            if known.get(method) is here:
+                continue  # the same call as before: whoever came meanwhile was compared with it
             before = known.get(method, here)
             open_name = before is None or before.size != here.size
             for other, there in known.items():

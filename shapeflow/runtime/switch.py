@@ -32,8 +32,9 @@ class _Somewhere:
 
 
 somewhere = _Somewhere()
-_EVERYTHING = ("",)
-_off: ContextVar[tuple[str, ...]] = ContextVar("shapeflow_unenforced", default=())
+EVERYTHING = ("",)
+off: ContextVar[tuple[str, ...]] = ContextVar("shapeflow_unenforced", default=())
+"""The packages that are off in this thread or task; EVERYTHING itself, compared by identity, where all are."""
 
 
 @contextmanager
@@ -43,7 +44,8 @@ def unenforced(*packages: str) -> Iterator[None]:
     It holds in the thread (or the asyncio task) that enters it; blocks nest, and an error leaves none behind. Threads
     that the block starts check again: what `nn.DataParallel` runs on its replicas does.
     """
-    token = _off.set((*_off.get(), *(packages or _EVERYTHING)))
+    before = off.get()
+    token = off.set((*before, *packages) if packages and before is not EVERYTHING else EVERYTHING)
     with somewhere.lock:
         somewhere.blocks += 1
     try:
@@ -51,13 +53,12 @@ def unenforced(*packages: str) -> Iterator[None]:
     finally:
         with somewhere.lock:
             somewhere.blocks -= 1
-        _off.reset(token)
+        off.reset(token)
 
 
 def is_off(module: str) -> bool:
     """Whether this thread is inside a block that covers a module."""
-    names = _off.get()
-    return bool(names) and (names[0] == "" or any(covers(name, module) for name in names))
+    return any(covers(name, module) for name in off.get())
 
 
 def covers(package: str, module: str) -> bool:
@@ -71,7 +72,7 @@ def is_off_for_good(module: str) -> bool:
     The last item that covers the module decides: `0`, `my_package=0`, or `0,my_package=1` for that package alone.
     Raises ConfigError for a value that says neither on nor off.
     """
-    off = False
+    is_off = False
     for item in filter(None, map(str.strip, os.environ.get(VARIABLE, "").split(","))):
         package, equals, value = item.rpartition("=")
         if equals and not package:
@@ -79,8 +80,8 @@ def is_off_for_good(module: str) -> bool:
         if value.lower() not in (*_ON, *_OFF):
             raise _unreadable(item)
         if covers(package.strip(), module):
-            off = value.lower() in _OFF
-    return off
+            is_off = value.lower() in _OFF
+    return is_off
 
 
 def _unreadable(item: str) -> ConfigError:

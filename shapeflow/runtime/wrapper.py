@@ -5,7 +5,7 @@
             return function(self, x, memory)
         key = (type(self), own.get('d_model'), type(x), x.shape, x.dtype, ...)
         entry = seen.get(key)
-        if entry is None or entry.shared:
+        if entry is None or entry.shared is not None:
             return run(...)                      # the whole check
         ...                                      # what passed once with these shapes passes again
         return function(self, x, memory)
@@ -35,6 +35,8 @@ _SHARED = {
     "compiling": torch.compiler.is_dynamo_compiling,
     "somewhere": switch.somewhere,
     "is_off": switch.is_off,
+    "off": switch.off.get,
+    "EVERYTHING": switch.EVERYTHING,
     "push": memo.push,
     "pop": memo.pop,
     "run": call.run,
@@ -97,7 +99,8 @@ def _body(function: Callable[..., Any], plan: Plan) -> list[str]:
     args, kwargs = _packed(plan.signature)
     named = "{" + ", ".join(f"{name!r}: {name}" for name in plan.signature.parameters) + "}"
     # Dynamo takes the first operand for true and looks no further
-    off = f"if {_P}compiling() or ({_P}somewhere.blocks and {_P}is_off({plan.module!r}))"
+    inside = f"({_P}off() is {_P}EVERYTHING or {_P}is_off({plan.module!r}))"
+    off = f"if {_P}compiling() or ({_P}somewhere.blocks and {inside})"
     if plan.unread:
         return _until_read(function, off, call_it)
     if inspect.isgeneratorfunction(function):
@@ -130,7 +133,7 @@ def _body(function: Callable[..., Any], plan: Plan) -> list[str]:
         *(f"    {line}" for line in _key(plan)),
         f"    {_P}entry = {_P}seen.get({_P}key)",
         f"except {_P}UNKEYED: {_P}key = {_P}entry = None",
-        f"if {_P}entry is None or {_P}entry.shared:",
+        f"if {_P}entry is None or {_P}entry.shared is not None:",
         f"    return {_P}run({_P}plan, {_P}function, {_P}key, {_P}entry, {args}, {kwargs}, {named})",
         f"{_P}push({named}, {_P}entry.record)",
         f"try: {_P}out = {call_it}",

@@ -15,6 +15,7 @@ import argparse
 import gc
 import importlib
 import os
+import random
 import statistics
 import sys
 import time
@@ -61,11 +62,11 @@ VARIANTS = (
 def main() -> None:
     """Measure, print the table, exit with 1 where a bar is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=0, help="turns of each shape (default: 30 and 1000)")
+    parser.add_argument("--rounds", type=int, default=0, help="turns of each shape (default: 120 and 1000)")
     rounds = parser.parse_args().rounds
     torch.set_num_threads(1)
     import_variants()
-    missed = [shape for shape in SIZES if not report(shape, rounds or (30 if shape == BIG else 1000))]
+    missed = [shape for shape in SIZES if not report(shape, rounds or (120 if shape == BIG else 1000))]
     raise SystemExit(bool(missed))
 
 
@@ -131,9 +132,10 @@ def measured(shape: tuple[int, ...], rounds: int) -> tuple[dict[str, float], flo
         assert torch.equal(timed(variant, model, x)[1], expected), variant.name
     times: dict[str, list[float]] = {each.name: [] for each in VARIANTS}
     gc.disable()
-    for turn in range(rounds):
-        # the order turns, so that no variant always follows the same one
-        for variant, model in runs[turn % len(runs) :] + runs[: turn % len(runs)]:
+    order = random.Random(0)
+    for _ in range(rounds):
+        order.shuffle(runs)  # no variant always follows the same one
+        for variant, model in runs:
             times[variant.name].append(timed(variant, model, x)[0])
     gc.enable()
     bare = times["bare"]
