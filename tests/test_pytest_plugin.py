@@ -188,3 +188,49 @@ def test_snapshots(run, pytester):
     )
     run("--shapeflow-update").assert_outcomes(passed=1)
     run().assert_outcomes(passed=1)
+
+
+ENFORCED = """
+    import pytest
+    import torch
+    from {package}.net import scale
+
+    def test_right():
+        assert scale(torch.ones(2, 3), torch.ones(3)).shape == (2, 3)
+
+    def test_wrong():
+        with pytest.raises(TypeError, match="axis 0 is 5"):
+            scale(torch.ones(2, 5), torch.ones(5)[:1].expand(5)[:, None])
+        with pytest.raises(TypeError):
+            scale(torch.ones(2, 3), torch.ones(5))
+"""
+PACKAGE = """
+    from jaxtyping import Float
+    from torch import Tensor
+
+    def scale(x: Float[Tensor, "B T"], by: Float[Tensor, " T"]) -> Float[Tensor, "B T"]:
+        return x if len(by) == 5 else x * by
+"""
+
+
+@pytest.mark.parametrize("where", ["option", "settings", "nowhere"])
+def test_a_package_is_enforced(run, pytester, where):
+    package = f"my_{where}"
+    (pytester.path / package).mkdir()
+    (pytester.path / package / "__init__.py").write_text("")
+    (pytester.path / package / "net.py").write_text(textwrap.dedent(PACKAGE))
+    if where == "settings":
+        (pytester.path / "pyproject.toml").write_text(f'[tool.shapeflow]\nenforce = ["{package}"]\n')
+    options = ["--shapeflow-enforce", package] if where == "option" else []
+    test = ENFORCED.replace('match="axis 0 is 5"', "").replace("{package}", package)
+    result = run(*options, f"--rootdir={pytester.path}", test_enforced=test)
+    result.assert_outcomes(passed=1 if where == "nowhere" else 2, failed=where == "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [("enforce = 3", "*tool.shapeflow.enforce has to be a list of packages, not 3*")],
+)
+def test_settings_that_are_wrong_are_told(run, pytester, settings, message):
+    (pytester.path / "pyproject.toml").write_text(f"[tool.shapeflow]\n{settings}\n")
+    run(f"--rootdir={pytester.path}", test_net="def test(): ...").stderr.fnmatch_lines([message])

@@ -4,9 +4,10 @@
 >>> assert_shapes(gpt, "B T:int64 -> B T vocab")
 >>> assert_causal(gpt, "B T:int64")
 
-Inputs are what `sf.trace` takes: a spec for each, tensors, or nothing where annotations say it. Each assertion first
-makes sure that it could fail: where nothing that it changes has any effect, it says that it shows nothing. The model
-is left as it was: mode, buffers, gradients, random state.
+Inputs are what `sf.trace` takes: a spec for each, tensors, or nothing where annotations say it; `named` holds those
+that are given by name. Names get primes for sizes; `sizes` gives others, and `high` bounds random ids. Each assertion
+first makes sure that it could fail: where nothing that it changes has any effect, it says that it shows nothing. The
+model is left as it was: mode, buffers, gradients, random state.
 """
 
 from shapeflow.testing.batch import assert_batch_independent

@@ -14,6 +14,7 @@ from shapeflow.errors import InputError
 from shapeflow.testing.change import Effects, aligned, effects_of, length_of, listed
 from shapeflow.testing.example import Example, name_of
 from shapeflow.testing.running import distance, tolerance_for, undisturbed
+from shapeflow.testing.settle import settled
 from shapeflow.trace.structure import map_tensors
 
 
@@ -25,6 +26,7 @@ def assert_batch_independent(
     training: bool = False,
     high: int | None = None,
     sizes: dict[str, int] | None = None,
+    named: dict[str, Any] | None = None,
 ) -> None:
     """Each sample along `axis` gets the same output whatever the others are, and alone.
 
@@ -33,7 +35,9 @@ def assert_batch_independent(
     does mix samples.
     """
     __tracebackhide__ = True
-    example = Example.of(module, inputs, sizes or {}, high=high)
+    example = Example.of(module, inputs, sizes or {}, high=high, named=named)
+    with undisturbed(module):
+        example = settled(module, example)
     given = example.inputs(example.sizes())
     count, name = length_of(given, axis), name_of(module)
     if count < 2:

@@ -11,6 +11,7 @@ from shapeflow.errors import InputError
 from shapeflow.testing.change import effects_of, length_of, listed
 from shapeflow.testing.example import Example, name_of
 from shapeflow.testing.running import undisturbed
+from shapeflow.testing.settle import settled
 
 
 def assert_causal(
@@ -20,6 +21,7 @@ def assert_causal(
     tolerance: float | None = None,
     high: int | None = None,
     sizes: dict[str, int] | None = None,
+    named: dict[str, Any] | None = None,
 ) -> None:
     """Each output position depends on input positions up to its own only.
 
@@ -28,7 +30,9 @@ def assert_causal(
     Names without a size get primes; `sizes` gives others, `high` bounds random ids.
     """
     __tracebackhide__ = True
-    example = Example.of(module, inputs, sizes or {}, high=high)
+    example = Example.of(module, inputs, sizes or {}, high=high, named=named)
+    with undisturbed(module):
+        example = settled(module, example)
     given = example.inputs(example.sizes())
     count = length_of(given, axis)
     if count < 2:

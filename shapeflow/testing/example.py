@@ -45,13 +45,20 @@ class Example:
     dtype: torch.dtype
 
     @staticmethod
-    def of(module: Any, inputs: tuple[Any, ...], sizes: Mapping[str, int], *, high: int | None = None) -> Example:
+    def of(
+        module: Any,
+        inputs: tuple[Any, ...],
+        sizes: Mapping[str, int],
+        *,
+        high: int | None = None,
+        named: Mapping[str, Any] | None = None,
+    ) -> Example:
         """Match inputs with the model's parameters; names get their sizes from `sizes`, or attributes of modules.
 
         Raises InputError for inputs that do not fit the signature, and for a size of a name that no input has.
         """
         function = module.forward if isinstance(module, nn.Module) else module
-        bound = bind(function, inputs, {}, name_of(module))
+        bound = bind(function, inputs, named or {}, name_of(module))
         specs = [spec for _, spec in tensors_in(bound.arguments, at=TensorSpec)]
         ranges = dict(_ranges(specs))
         for name in sizes:

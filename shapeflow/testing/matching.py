@@ -14,6 +14,7 @@ from torch import nn
 from shapeflow.testing.change import listed, with_another
 from shapeflow.testing.example import Example, name_of
 from shapeflow.testing.running import distance, tensors_of, tolerance_for, undisturbed
+from shapeflow.testing.settle import settled
 from shapeflow.testing.sizes import size_sets
 from shapeflow.trace.structure import tensors_in
 
@@ -28,6 +29,7 @@ def assert_matches(
     training: bool = False,
     high: int | None = None,
     sizes: dict[str, int] | None = None,
+    named: dict[str, Any] | None = None,
 ) -> None:
     """Both give outputs of the same shapes, dtypes and values, at several sizes: primes, and 1 for each free name.
 
@@ -36,8 +38,9 @@ def assert_matches(
     is not finite, as nothing would be shown then.
     """
     __tracebackhide__ = True
-    example = Example.of(module, inputs, sizes or {}, high=high)
+    example = Example.of(module, inputs, sizes or {}, high=high, named=named)
     with undisturbed(module, reference, training=training):
+        example = settled(module, example)
         for at, chosen in enumerate(size_sets(example)):
             given = example.inputs(chosen, seed=at)
             state = torch.random.get_rng_state()

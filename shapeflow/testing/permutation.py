@@ -13,6 +13,7 @@ from shapeflow.errors import InputError
 from shapeflow.testing.change import aligned, length_of, listed
 from shapeflow.testing.example import Example, name_of
 from shapeflow.testing.running import distance, tolerance_for, undisturbed
+from shapeflow.testing.settle import settled
 from shapeflow.trace.structure import map_tensors
 
 
@@ -23,6 +24,7 @@ def assert_permutation_equivariant(
     tolerance: float | None = None,
     high: int | None = None,
     sizes: dict[str, int] | None = None,
+    named: dict[str, Any] | None = None,
 ) -> None:
     """Positions along `axis` in another order give the same outputs in that order: `f(x[:, p]) == f(x)[:, p]`.
 
@@ -30,7 +32,9 @@ def assert_permutation_equivariant(
     when the outputs are alike at all positions, as any order would then do.
     """
     __tracebackhide__ = True
-    example = Example.of(module, inputs, sizes or {}, high=high)
+    example = Example.of(module, inputs, sizes or {}, high=high, named=named)
+    with undisturbed(module):
+        example = settled(module, example)
     given = example.inputs(example.sizes())
     count, name = length_of(given, axis), name_of(module)
     if count < 2:

@@ -18,6 +18,7 @@ from shapeflow.errors import InputError, SpecError
 from shapeflow.runtime.explain.origin import reason
 from shapeflow.testing.example import Example, attribute_of, name_of
 from shapeflow.testing.running import tensors_of, undisturbed
+from shapeflow.testing.settle import settled
 from shapeflow.testing.sizes import size_sets
 
 
@@ -25,9 +26,10 @@ def assert_shapes(module: Any, shapes: str, *, high: int | None = None, **sizes:
     """Run the model at several sizes and compare the shapes of its outputs with those on the right of the arrow.
 
     Inputs and outputs are specs between commas, one for each tensor, in order. A name is one size throughout: that of
-    a keyword (`d_model=32`), of `d_model=32` in the text, of the model's attribute of this name, or free. Those are
-    run at primes and at 1 (or within their bounds, `T<=64`); a name on the right only has one size in all runs. A dtype
-    is compared where the text gives one. Runs are in eval mode.
+    a keyword (`d_model=32`), of `d_model=32` in the text, of the model's attribute of this name, or the only one at
+    which the model runs. Other names are free: they are run at primes and at 1, or within their bounds (`T<=64`). A
+    name on the right only has one size in all runs. A dtype is compared where the text gives one. Runs are in eval
+    mode.
     """
     __tracebackhide__ = True
     inputs, outputs = _read(shapes)
@@ -40,6 +42,7 @@ def assert_shapes(module: Any, shapes: str, *, high: int | None = None, **sizes:
     seen = {name: size for name, size in known.items() if size is not None}
     origins = {name: "as it was given" if name in sizes else f"an attribute of {name_of(module)}" for name in seen}
     with undisturbed(module):
+        example = settled(module, example)
         for chosen in size_sets(example):
             expected = Expected({**seen, **chosen}, dict(origins))
             faults = expected.faults(outputs, _run(module, example, chosen))

@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import functools
 import gc
 import re
 import threading
@@ -62,6 +63,11 @@ def function(x):
     return x @ x
 
 
+class Plain(nn.Module):
+    def method(self, x):
+        return x @ x
+
+
 @sf.explain()
 def generator(x):
     yield x
@@ -90,6 +96,8 @@ async def consumed(x):
         (Whole(), "in Whole"),
         (nn.Sequential(nn.Identity(), Whole()), r"in 1 \(Whole of Sequential\)"),
         (function, "in function"),
+        (sf.explain(functools.partial(lambda x, y: x @ y, torch.ones(2, 3))), "axis 1 of x is 3, axis 0 of y is 2"),
+        (sf.explain()(Plain().method), "in Plain"),
         (lambda x: list(generator(x)), "in generator"),
         (lambda x: asyncio.run(coroutine(x)), "in coroutine"),
         (lambda x: asyncio.run(consumed(x)), "in iterator"),
@@ -101,7 +109,7 @@ def test_as_a_decorator(target, where):
     (note,) = notes(raised.value)
     assert note.startswith("shapeflow: ")
     assert re.search(where, note)
-    assert "axis: axis 1 of x is 3, axis 0 of x is 2" in note
+    assert re.search(r"axis: axis 1 of x is 3, axis 0 of [xy] is 2", note)
 
 
 def test_a_decorated_function_is_the_same_function():
@@ -442,3 +450,44 @@ def test_what_torch_returns_as_a_named_tuple_is_computed():
         caught(lambda x: x @ x.sort(dim=1).values[:, :1].T @ x.max(1)[0].view(2, 1, 1)[:, :, :0], ones(2, 3))
     )
     assert "float32 cpu" in note
+
+
+def test_under_vmap():
+    (note,) = notes(caught(torch.func.vmap(lambda x, y: x @ y), ones(4, 2, 3), ones(4, 5)))
+    assert "axis: axis 1 of x is 3, axis 0 of y is 5" in note
+
+
+def test_under_ddp(tmp_path):
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        (note,) = notes(caught(nn.parallel.DistributedDataParallel(nn.Sequential(Fails())), ones(2, 3)))
+    finally:
+        torch.distributed.destroy_process_group()
+    assert note.startswith("shapeflow: in 0 (Fails of Sequential)")
+
+
+def test_in_the_recomputation_of_a_checkpoint():
+    class Once(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lin, self.count = nn.Linear(3, 3), 0
+
+        def forward(self, x):
+            y = x @ x if self.count else x
+            self.count += 1
+            return self.lin(y)
+
+    loss = checkpoint(Once(), ones(2, 3), use_reentrant=False).sum()
+    (note,) = notes(caught(loss.backward))
+    assert note.startswith("shapeflow: in Once")
+    assert "axis: axis 1 of x is 3, axis 0 of x is 2" in note
+
+
+def test_a_fault_in_looking_for_names_leaves_the_rest(monkeypatch):
+    def faulty(*args):
+        raise KeyError("lost")
+
+    monkeypatch.setattr(report, "provenance_of", faulty)
+    (note,) = notes(caught(failing.Table(), ones(2, 33, 16)))
+    assert "axis: axis 1 of x is 33, axis 1 of self.pe[:, : x.shape[1]] is 20" in note
+    assert "names of other tensors: not found, which is a fault of shapeflow's own: KeyError: 'lost'" in note

@@ -68,6 +68,17 @@ class Bounded(nn.Module):
         return x + self.pe[: x.shape[1]]
 
 
+class Two(nn.Module):
+    """No size suits both of its layers."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(3, 3), nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.a(x) + self.b(x)
+
+
 class OnlyOneSample(nn.Module):
     """Right for every size but a batch of one."""
 
@@ -90,6 +101,8 @@ class OnlyOneSample(nn.Module):
         (lambda a, b: torch.cat([a, b], 1), "B T, B S -> B T+S", {}),
         (lambda x: {"sum": x.sum(), "x": x}, "B T -> , B T", {}),
         (nn.Identity(), "*batch d -> *batch d", {}),
+        (nn.Linear(32, 100), "B T d_model -> B T vocab", {}),
+        (nn.Conv2d(3, 8, 3, padding=1), "B C H W -> B D H W", {}),
         (Bounded(), "B T<=13 4 -> B T 4", {}),
         (nn.Linear(3, 4).double(), "B 3 -> B 4:float64", {}),
     ],
@@ -105,7 +118,7 @@ def test_shapes_that_hold(model, shapes, sizes):
         (Gpt(), "B T:int64 -> B T d_model", {}, r"axis 2 of output is 11, d_model is 8, an attribute of Gpt"),
         (Gpt(), "B T:int64 -> B T vocab", {"vocab": 7}, r"axis 2 of output is 11, vocab is 7, as it was given"),
         (Gpt(), "B T:int64 -> B T vocab:int64", {}, r"output is float32, not int64"),
-        (nn.Linear(3, 4), "B d -> B 4", {}, r"Linear raises at B = 3, d = 5: RuntimeError: mat1 .*\n  B, d may be any"),
+        (Two(), "B d -> B e", {}, r"Two raises at B = 3, d = 5: RuntimeError: mat1 .*\n  B, d may be any"),
         (nn.Linear(3, 4), "B 3 -> B 5", {}, r"Linear is not 'B 3 -> B 5' at B = 3:\n  axis 1 of output is 4, not 5"),
         (
             nn.LSTM(3, 4),
@@ -351,3 +364,19 @@ def test_the_model_is_left_as_it_was():
     assert all(torch.equal(before[name], each) for name, each in model.state_dict().items())
     assert torch.equal(torch.random.get_rng_state(), state)
     assert torch.is_grad_enabled()
+
+
+class Masked(nn.Module):
+    def forward(self, x, *, mask):
+        return (x * mask[..., None]).cumsum(1)
+
+
+def test_inputs_by_name_and_sizes_that_the_model_fixes():
+    assert_causal(Masked(), "B T 3", named={"mask": "B T"})
+    with pytest.raises(sf.InputError, match="there is no input 'musk'; did you mean 'mask'"):
+        assert_causal(Masked(), "B T 3", named={"musk": "B T"})
+    assert_causal(nn.GRU(3, 4, batch_first=True), "B T d")
+    assert_batch_independent(nn.Linear(3, 4), "B d")
+    assert_permutation_equivariant(nn.Linear(3, 4), "B T d")
+    assert_gradients_reach_all_parameters(nn.Linear(3, 4), "B d")
+    assert_matches(nn.Linear(3, 4), copy.deepcopy(nn.Linear(3, 4)).requires_grad_(False), "B d", tolerance=10.0)

@@ -20,7 +20,8 @@ from typing import Any
 
 from torch import nn
 
-from shapeflow.runtime.explain.evaluate import Evaluator, Unseen
+from shapeflow.runtime.explain.evaluate import Evaluator
+from shapeflow.runtime.explain.pure import Unseen
 from shapeflow.runtime.explain.statement import tree_of
 from shapeflow.runtime.explain.tensor import is_tensor
 

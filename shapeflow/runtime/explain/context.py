@@ -56,13 +56,14 @@ def explain(target: Any = None, /) -> Any:
 def _explained(target: Any) -> Any:
     if inspect.isclass(target):
         return _explained_class(target)
-    if not inspect.isfunction(target) and not (callable(target) and hasattr(target, "__wrapped__")):
+    if not (inspect.isroutine(target) or isinstance(target, functools.partial) or hasattr(target, "__wrapped__")):
         kind = type(target).__name__
         raise InputError(
             f"sf.explain() decorates functions and classes of modules, not a {kind}; "
             "around a call write: with sf.explain(): ..."
         )
-    return functools.wraps(target)(_wrapper(target))
+    wrapper = _wrapper(target)
+    return functools.update_wrapper(wrapper, target)
 
 
 def _explained_class(target: type) -> type:

@@ -15,8 +15,9 @@ from torch import nn
 
 from shapeflow.check.cause import Call, call_from, call_in_traceback
 from shapeflow.check.cause.parameters import PARAMETERS
-from shapeflow.runtime.explain.evaluate import Evaluator, Unseen
+from shapeflow.runtime.explain.evaluate import Evaluator
 from shapeflow.runtime.explain.provenance import Provenance
+from shapeflow.runtime.explain.pure import Unseen
 from shapeflow.runtime.explain.stack import Stack
 from shapeflow.runtime.explain.statement import Statement
 from shapeflow.runtime.explain.tensor import is_tensor

@@ -22,7 +22,8 @@ from shapeflow.check.cause.call import Dims, Maker, Operand
 from shapeflow.dims.expr import Expr
 from shapeflow.runtime.explain.body import Body, function_at
 from shapeflow.runtime.explain.bound import Bound
-from shapeflow.runtime.explain.evaluate import Evaluator, Unseen
+from shapeflow.runtime.explain.evaluate import Evaluator
+from shapeflow.runtime.explain.pure import Unseen
 from shapeflow.runtime.explain.recording import Made, Memory, Recorder
 from shapeflow.runtime.explain.stack import Step
 from shapeflow.runtime.explain.statement import Statement

@@ -24,7 +24,8 @@ from torch import nn
 from shapeflow.check.cause.modular import operator_of
 from shapeflow.check.cause.parameters import ALIASES
 from shapeflow.runtime.explain.body import Body, function_at, parameters_of
-from shapeflow.runtime.explain.evaluate import Evaluator, Unseen, is_plain, mapped
+from shapeflow.runtime.explain.evaluate import Evaluator
+from shapeflow.runtime.explain.pure import Unseen, is_plain, mapped
 from shapeflow.trace.functions import operator_name
 from shapeflow.trace.result import Location
 from shapeflow.trace.source import short_path

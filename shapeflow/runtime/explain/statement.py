@@ -118,7 +118,9 @@ def tree_of(source: str) -> ast.Module | None:
 def _around(tree: ast.AST, line: int) -> Iterator[ast.stmt]:
     """The statements around a line, outermost first."""
     for node in ast.iter_child_nodes(tree):
-        if getattr(node, "lineno", line) <= line <= (getattr(node, "end_lineno", None) or line):
+        decorators = [each.lineno for each in getattr(node, "decorator_list", [])]
+        first = min([getattr(node, "lineno", line), *decorators])
+        if first <= line <= (getattr(node, "end_lineno", None) or line):
             if isinstance(node, ast.stmt):
                 yield node
             yield from _around(node, line)
