@@ -26,7 +26,11 @@ def draw(
     inputs: InputTexts = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Its suffix tells the format (svg, png, pdf, dot); else NAME.svg."),
+        typer.Option(
+            "--output",
+            "-o",
+            help="Its suffix tells the format: svg, png, pdf, dot, mmd, html, json, graphml; NAME.svg.",
+        ),
     ] = None,
     at: AtTexts = None,
     depth: Depth = None,

@@ -11,7 +11,8 @@ Nodes have `kind`, `operator`, `module`, `module_kind`, `call`, `shape` and `dty
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import networkx as nx
@@ -24,12 +25,14 @@ from shapeflow.trace.result import Edge, Node, Shape
 def to_graphml(graph: nx.MultiDiGraph, *, depth: int | None = None) -> str:
     """GraphML of the whole graph, with `depth` levels of modules. Same graph, same text."""
     shown = graph if depth is None else collapse(graph, depth)
-    plain = nx.MultiDiGraph()
+    plain, text = nx.MultiDiGraph(), cache(str)  # shapes recur, and printing them is slow
     plain.graph.update(_plain(_facts(graph)))
     for node in nodes(shown):
-        plain.add_node(_clean(node.name), **_plain(_block(node) if isinstance(node, Block) else _node(node)))
+        plain.add_node(
+            _clean(node.name), **_plain(_block(node, text) if isinstance(node, Block) else _node(node, text))
+        )
     for edge in edges(shown):
-        plain.add_edge(_clean(edge.source), _clean(edge.target), **_plain(_edge(edge)))
+        plain.add_edge(_clean(edge.source), _clean(edge.target), **_plain(_edge(edge, text)))
     return "\n".join(nx.generate_graphml(plain)) + "\n"
 
 
@@ -45,13 +48,13 @@ def _facts(graph: nx.MultiDiGraph) -> dict[str, Any]:
     }
 
 
-def _node(node: Node) -> dict[str, Any]:
+def _node(node: Node, text: Callable[[Shape], str]) -> dict[str, Any]:
     place = node.location
     return {
         "kind": node.kind,
         "operator": node.operator,
         **_module(node),
-        **_shapes(node.outputs),
+        **_shapes(node.outputs, text),
         "parameters": ", ".join(node.parameters),
         "file": place and place.file,
         "line": place and place.line,
@@ -59,11 +62,11 @@ def _node(node: Node) -> dict[str, Any]:
     }
 
 
-def _block(block: Block) -> dict[str, Any]:
+def _block(block: Block, text: Callable[[Shape], str]) -> dict[str, Any]:
     return {
         "kind": block.kind,
         **_module(block),
-        **_shapes(block.outputs),
+        **_shapes(block.outputs, text),
         "count": block.parameters,
         "operators": block.operators,
     }
@@ -76,13 +79,13 @@ def _module(node: Node | Block) -> dict[str, Any]:
     return {"module": scope.path, "module_kind": scope.kind, "call": scope.call}
 
 
-def _shapes(shapes: tuple[Shape, ...]) -> dict[str, Any]:
-    return {"shape": ", ".join(map(str, shapes)), "dtype": ", ".join(shape.dtype for shape in shapes)}
+def _shapes(shapes: tuple[Shape, ...], text: Callable[[Shape], str]) -> dict[str, Any]:
+    return {"shape": ", ".join(map(text, shapes)), "dtype": ", ".join(shape.dtype for shape in shapes)}
 
 
-def _edge(edge: Edge) -> dict[str, Any]:
+def _edge(edge: Edge, text: Callable[[Shape], str]) -> dict[str, Any]:
     return {
-        "shape": str(edge.shape),
+        "shape": text(edge.shape),
         "dtype": edge.shape.dtype,
         "output": edge.output,
         "argument": edge.argument,

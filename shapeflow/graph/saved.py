@@ -9,7 +9,9 @@ reader passes over those that it does not know.
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Callable
+from functools import cache
+from typing import Any, TypeAlias
 
 import networkx as nx
 
@@ -19,6 +21,8 @@ from shapeflow.dims.tree import to_tree
 from shapeflow.graph.block import Block
 from shapeflow.graph.flow import edges, nodes
 from shapeflow.trace.result import Condition, Edge, Location, ModuleInfo, Node, Scope, Shape
+
+Describe: TypeAlias = Callable[[Shape], dict[str, Any]]
 
 FORMAT, VERSION = "shapeflow graph", 1
 
@@ -30,7 +34,7 @@ def to_json(graph: nx.MultiDiGraph) -> str:
 
 
 def _document(graph: nx.MultiDiGraph) -> dict[str, Any]:
-    facts = graph.graph
+    facts, shape = graph.graph, cache(_shape)  # shapes recur, and printing them takes longer than all the rest
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -42,16 +46,16 @@ def _document(graph: nx.MultiDiGraph) -> dict[str, Any]:
         "fresh": facts["fresh"],
         "sizes": facts["sizes"],
         "dims": {name: None if size is None else _size(size) for name, size in facts["dims"].items()},
-        "outputs": [_shape(shape) for shape in facts["outputs"]],
+        "outputs": [shape(each) for each in facts["outputs"]],
         "output_names": list(facts["output_names"]),
         "ends": {name: list(names) for name, names in facts["ends"].items()},
         "conditions": [_condition(each) for each in facts["conditions"]],
         "assumptions": [_condition(each) for each in facts["assumptions"]],
         "repeats": [{"scopes": _scopes(one), "copies": _scopes(all)} for one, all in facts["repeats"].items()],
         "modules": [_module(module) for module in facts["modules"].values()],
-        "parameters": [{"name": name, "shape": _shape(shape)} for name, shape in facts["parameters"].items()],
-        "nodes": [_block(node) if isinstance(node, Block) else _node(node) for node in nodes(graph)],
-        "edges": [_edge(edge) for edge in edges(graph)],
+        "parameters": [{"name": name, "shape": shape(each)} for name, each in facts["parameters"].items()],
+        "nodes": [_block(node, shape) if isinstance(node, Block) else _node(node, shape) for node in nodes(graph)],
+        "edges": [_edge(edge, shape) for edge in edges(graph)],
     }
 
 
@@ -103,35 +107,35 @@ def _module(module: ModuleInfo) -> dict[str, Any]:
     }
 
 
-def _node(node: Node) -> dict[str, Any]:
+def _node(node: Node, shape: Describe) -> dict[str, Any]:
     return {
         "name": node.name,
         "kind": node.kind,
         "operator": node.operator,
         "scopes": _scopes(node.scopes),
-        "outputs": [_shape(shape) for shape in node.outputs],
+        "outputs": [shape(each) for each in node.outputs],
         "parameters": list(node.parameters),
         "location": _location(node.location),
     }
 
 
-def _block(block: Block) -> dict[str, Any]:
+def _block(block: Block, shape: Describe) -> dict[str, Any]:
     return {
         "name": block.name,
         "kind": block.kind,
         "scopes": _scopes(block.scopes),
-        "outputs": [_shape(shape) for shape in block.outputs],
+        "outputs": [shape(each) for each in block.outputs],
         "operators": block.operators,
         "count": _count(block.parameters),
         "words": list(block.words),
     }
 
 
-def _edge(edge: Edge) -> dict[str, Any]:
+def _edge(edge: Edge, shape: Describe) -> dict[str, Any]:
     return {
         "source": edge.source,
         "target": edge.target,
         "output": edge.output,
         "argument": edge.argument,
-        "shape": _shape(edge.shape),
+        "shape": shape(edge.shape),
     }

@@ -11,6 +11,7 @@ from torch import nn
 
 import shapeflow as sf
 from models.gpt import toy as gpt
+from shapeflow.check.problem import Problem, Report
 from shapeflow.draw.mermaid import MOST_EDGES, escaped, to_mermaid
 from shapeflow.errors import DrawError
 from shapeflow.graph import build
@@ -167,6 +168,14 @@ def test_what_github_would_not_draw_is_refused() -> None:
     ):
         to_mermaid(build(model.trace()), unfold=True)
     assert to_mermaid(build(model.trace())).count("-->") + to_mermaid(build(model.trace())).count("==>") < 60
+
+
+def test_what_a_check_found_is_marked() -> None:
+    problem = Problem("SF301", "error", "heads are merged <wrongly>", "models/tiny.py", 31, module="blocks.0.ln")
+    text = to_mermaid(build(toy(1).trace()), report=Report("GPT", (problem,)))
+    (line,) = [line for line in text.splitlines() if ":::finding" in line]
+    assert "SF301" in line
+    assert "#60;wrongly#62;" in line
 
 
 def test_the_dark_theme() -> None:
