@@ -32,11 +32,16 @@ def bundle(graph: nx.MultiDiGraph) -> nx.MultiDiGraph:
     standing = _inputs(graph, ends)
     outputs = _outputs(graph, ends)
     moved = {edge: name for name, group in outputs.items() for edge in group}
+    last = {edge.target for edge in moved}
     tensors = (
-        replace(edge, source=standing.get(edge.source, edge.source), target=moved.get(edge, edge.target))
+        _moved(edge, standing, moved) if edge.source in standing or edge.target in last else edge
         for edge in edges(graph)
     )
     return merge(derive(graph, _kept(graph, standing, outputs), tensors, ends=ends), graph, standing)
+
+
+def _moved(edge: Edge, standing: dict[str, str], moved: dict[Edge, str]) -> Edge:
+    return replace(edge, source=standing.get(edge.source, edge.source), target=moved.get(edge, edge.target))
 
 
 def _kept(graph: nx.MultiDiGraph, standing: dict[str, str], outputs: dict[str, list[Edge]]) -> Iterator[Node | Block]:

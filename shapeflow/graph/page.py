@@ -38,6 +38,7 @@ class Budget:
 
 # A4 upright with letters of 6 points: a row is some 45 points high, and is drawn at 0.55 of its size.
 PAGE = Budget(nodes=40, rows=30)
+SPARSE = 0.25  # of the nodes: with less on it a page tells too little
 BORDER = 0.25  # of a row, for each border of a module that is crossed
 
 
@@ -69,9 +70,16 @@ def one_page(ends: nx.MultiDiGraph, budget: Budget = PAGE) -> nx.MultiDiGraph:
     for closed in (leaves, frozenset()):
         while (wider := opened | (_frontier(folded, opened) - closed)) != opened:
             if not _fits(close(folded, wider), budget):
-                return shorten(close(folded, _open_kinds(folded, opened, leaves, budget)), budget)
+                page = shorten(close(folded, _open_kinds(folded, opened, leaves, budget)), budget)
+                return page if len(page) >= SPARSE * budget.nodes else _cut(close(folded, wider), page, budget)
             opened = wider
     return shorten(close(folded, opened), budget)
+
+
+def _cut(wider: nx.MultiDiGraph, page: nx.MultiDiGraph, budget: Budget) -> nx.MultiDiGraph:
+    """One level more with its middle left out, where that shows half of it and the page would be all but empty."""
+    cut = shorten(wider, budget)
+    return cut if 2 * len(cut) >= len(wider) and _fits(cut, budget) else page
 
 
 def _fits(graph: nx.MultiDiGraph, budget: Budget) -> bool:
@@ -232,5 +240,15 @@ def _middle(left_out: list[Node | Block]) -> Iterator[tuple[str, Block]]:
 
 def _joined(members: list, kind: str, name: str) -> Block:
     operators = sum(node.operators if isinstance(node, Block) else node.kind == "operator" for node in members)
-    shared = members[0].scopes if all(node.scopes == members[0].scopes for node in members) else ()
-    return replace(Block(name, shared, operators, 0), kind=kind)
+    return replace(Block(name, _common(members), operators, 0), kind=kind)
+
+
+def _common(members: list) -> Scopes:
+    """The module calls around all of these nodes."""
+    shared = members[0].scopes
+    for node in members:
+        shared = next(
+            (shared[:i] for i, pair in enumerate(zip(shared, node.scopes, strict=False)) if pair[0] != pair[1]), shared
+        )
+        shared = shared[: len(node.scopes)]
+    return shared

@@ -139,6 +139,21 @@ def test_what_no_closing_shortens_has_its_middle_left_out():
     assert arrows(page)[0] == "x -> relu: B T" and arrows(page)[-1] == "relu_99 -> output: B T"
 
 
+def test_a_page_that_would_be_all_but_empty_shows_a_long_module_without_its_middle():
+    """VGG: 31 layers in a row in one module."""
+    model = Model("VGG")
+    x = model.input("x", "B T")
+    with model.module("features", "Sequential"):
+        for i in range(31):
+            with model.module(f"features.{i}", f"Layer{i}"):
+                x = model.op("conv2d" if i % 2 else "relu", x, out=f"B {i + 3}")
+    model.output(x)
+    page = page_of(build(model.trace()))
+    assert rows(page) <= PAGE.rows and len(page) > 20
+    (left_out,) = [node for node in nodes(page) if node.kind == "more"]
+    assert [scope.path for scope in left_out.scopes] == ["features"]
+
+
 def test_operators_that_sizes_alone_feed_are_one_node():
     graph = gather(fold(build(toy(2).trace())))
     (made,) = [node for node in nodes(graph) if node.kind == "made"]
