@@ -9,19 +9,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shapeflow.cost import recurrent
+from shapeflow.cost.breakdown import CostRow, OperatorCost, Unknown, rows
 from shapeflow.cost.calls import Call, calls, expr_of
 from shapeflow.cost.domain import check_sizes
 from shapeflow.cost.probe import Probe, Work
 from shapeflow.cost.training import TrainingMemory, training_memory
 from shapeflow.dims.expr import Expr
 from shapeflow.errors import InputError
-from shapeflow.trace.result import Scope, Trace
+from shapeflow.trace.result import Trace
 
 if TYPE_CHECKING:
     from shapeflow.cost.autograd import Autograd
@@ -30,59 +30,6 @@ if TYPE_CHECKING:
     from shapeflow.cost.scaling import Scaling
     from shapeflow.cost.sheet import Sheet
     from shapeflow.dims.atoms import Symbol
-
-
-@dataclass(frozen=True, slots=True)
-class OperatorCost:
-    """One operator: its name in the trace, what it is, the modules around it, its operations forward and backward.
-
-    `activation_bytes` are what it is the first to keep for the backward.
-    """
-
-    name: str
-    operator: str
-    scopes: tuple[Scope, ...]
-    flops: Expr
-    backward_flops: Expr
-    activation_bytes: Expr
-
-    @property
-    def module(self) -> str:
-        return self.scopes[-1].path if self.scopes else ""
-
-
-@dataclass(frozen=True, slots=True)
-class CostRow:
-    """One module with all that runs in it, over all its calls."""
-
-    path: str  # "" for the whole model
-    kind: str
-    calls: int
-    operators: int
-    flops: Expr
-    backward_flops: Expr
-    activation_bytes: Expr
-
-    @property
-    def depth(self) -> int:
-        """0 for the model, 1 for its children, ..."""
-        return self.path.count(".") + 1 if self.path else 0
-
-    @property
-    def macs(self) -> Expr:
-        """Multiply-adds: two operations each."""
-        return self.flops // 2
-
-
-@dataclass(frozen=True, slots=True)
-class Unknown:
-    """Operators that no rule knows: they count as none, and are told."""
-
-    operator: str
-    modules: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return f"{self.operator} (in {', '.join(path or 'the model itself' for path in self.modules)})"
 
 
 def cost(
@@ -276,27 +223,7 @@ class Cost:
     @cached_property
     def rows(self) -> tuple[CostRow, ...]:
         """Every module that ran, in the order of definition, each with what is below it."""
-        inside: dict[str, list[OperatorCost]] = {}
-        for operator in self.operators:
-            for path in dict.fromkeys(["", *(scope.path for scope in operator.scopes)]):
-                inside.setdefault(path, []).append(operator)
-        modules = self.trace.modules
-        kinds = {path: info.kind for path, info in modules.items()} | {"": self.name}
-        paths = ["", *(path for path in modules if path in inside and path)]
-        return tuple(self._row(path, kinds[path], inside.get(path, [])) for path in paths)
-
-    def _row(self, path: str, kind: str, operators: list[OperatorCost]) -> CostRow:
-        info = self.trace.modules.get(path)
-        return CostRow(
-            path,
-            kind,
-            1 if info is None else info.called,
-            len(operators),
-            *(
-                sum((getattr(each, name) for each in operators), Expr.const(0))
-                for name in ("flops", "backward_flops", "activation_bytes")
-            ),
-        )
+        return rows(self)
 
     # Scaling
 
@@ -345,10 +272,18 @@ class Cost:
 
     def _spelt(self, formula: Expr) -> Expr:
         """In the inputs' sizes alone: names of longer expressions written out, known numbers put in."""
-        definitions = self.trace._attempt.env.definitions
-        while formula.symbols & definitions.keys():
-            formula = formula.replace(definitions)
+        while formula.symbols & self._definitions.keys():
+            formula = formula.replace(self._definitions)
         return formula.replace(self._shares).unpinned
+
+    @cached_property
+    def _definitions(self) -> Mapping[Symbol, Expr]:
+        env = self.trace._attempt.env
+        if not env.computed:
+            return env.definitions
+        from shapeflow.cost.rounding import rounded
+
+        return {**env.definitions, **rounded(env)}
 
     @cached_property
     def _shares(self) -> dict[Symbol, Expr]:

@@ -15,7 +15,8 @@ from shapeflow.dims.expr import Expr
 from shapeflow.errors import InputError
 
 if TYPE_CHECKING:
-    from shapeflow.cost.cost import Cost, CostRow
+    from shapeflow.cost.breakdown import CostRow
+    from shapeflow.cost.cost import Cost
 
 COLUMNS = (
     Column("module"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -241,3 +242,12 @@ def test_formulas_hold_in_the_sizes_of_the_constructor() -> None:
     cost = sf.cost(recipe, "B T d_model")
     built = sf.cost(nn.TransformerEncoderLayer(24, 4, 40, batch_first=True), "B T 24")
     assert cost.flops.at(B=2, T=5, d_model=24, dim_feedforward=40) == built.flops.at(B=2, T=5)
+
+
+@pytest.mark.parametrize(
+    "length", [lambda n: math.ceil(n / 4), lambda n: math.floor(n * 0.5), lambda n: math.ceil(-n / -1)]
+)
+def test_sizes_that_are_rounded_from_floats(length: Any) -> None:
+    cost = sf.cost(lambda x: x.new_ones(length(x.shape[0]), 6) @ x.new_ones(6, 5), "n")
+    assert cost.flops.at(n=11) == 60 * length(11)
+    assert {symbol.name for symbol in cost.flops.symbols} == {"n"}
