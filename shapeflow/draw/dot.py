@@ -22,6 +22,7 @@ from shapeflow.draw.markup import Line, html, quoted
 from shapeflow.draw.sheet import Sheet
 from shapeflow.draw.weights import Weights
 from shapeflow.graph import Block, edges, inputs_of
+from shapeflow.graph.ends import spoken
 from shapeflow.trace.result import Edge, Node
 
 STYLE = """\
@@ -167,9 +168,17 @@ def _without_number(name: str) -> str:
 
 
 def _ending(sheet: Sheet, edge: Edge) -> str:
+    """What an output is called where it is made: by its own name, or `cache` where a block stands for many."""
+    if _stands_for_many(sheet, edge):
+        return spoken(sheet.graph.graph["ends"][edge.target])
     names = sheet.graph.graph.get("output_names", ())
     name = names[edge.argument] if edge.argument < len(names) else ""
     return name or f"output {edge.argument + 1}"
+
+
+def _stands_for_many(sheet: Sheet, edge: Edge) -> bool:
+    """Whether blocks are folded, so that an edge to bundled outputs stands for those of all copies."""
+    return bool(sheet.graph.graph["repeats"]) and _bundled(sheet, edge)
 
 
 def _drawn(sheet: Sheet) -> dict[Edge, int]:
@@ -182,11 +191,19 @@ def _drawn(sheet: Sheet) -> dict[Edge, int]:
     first: dict[tuple, Edge] = {}
     counts: Counter[Edge] = Counter()
     for edge in ordered:
-        bundled = len(sheet.graph.graph.get("ends", {}).get(edge.target, ())) > 1 and edge not in sheet.ending
-        tail = _tail(sheet, edge)
-        alike = (tail, edge.target, edge.shape) if bundled or tail != edge.source else (edge,)
+        tail, head = _tail(sheet, edge), _head(sheet, edge)
+        many = _stands_for_many(sheet, edge) or (edge not in sheet.ending and _bundled(sheet, edge))
+        alike = (tail, head, edge.shape) if many or tail != edge.source or _is_made(sheet, edge) else (edge,)
         counts[first.setdefault(alike, edge)] += 1
     return counts
+
+
+def _bundled(sheet: Sheet, edge: Edge) -> bool:
+    return len(sheet.graph.graph.get("ends", {}).get(edge.target, ())) > 1
+
+
+def _is_made(sheet: Sheet, edge: Edge) -> bool:
+    return sheet.graph.nodes[edge.source]["node"].kind == "made"
 
 
 def _arrow(sheet: Sheet, edge: Edge, count: int) -> str:
@@ -224,4 +241,6 @@ def _tail(sheet: Sheet, edge: Edge) -> str:
 
 def _head(sheet: Sheet, edge: Edge) -> str:
     """Where the arrow ends: at the target, or at a reference to the model's output."""
-    return f"{edge.target} {edge.argument + 1}" if edge in sheet.ending else edge.target
+    if edge not in sheet.ending:
+        return edge.target
+    return f"{edge.target} of {edge.source}" if _stands_for_many(sheet, edge) else f"{edge.target} {edge.argument + 1}"

@@ -8,14 +8,14 @@ True
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Hashable, Iterable, Iterator, Set
 from dataclasses import dataclass, replace
 from math import ceil, prod
 
 import networkx as nx
 
 from shapeflow.graph.block import Block, Scopes, close, collapse, contract
-from shapeflow.graph.ends import bundle
+from shapeflow.graph.ends import MANY, bundle
 from shapeflow.graph.flow import inputs_of, nodes
 from shapeflow.graph.naming import variable
 from shapeflow.graph.repeat import fold
@@ -173,7 +173,22 @@ def gather(graph: nx.MultiDiGraph) -> nx.MultiDiGraph:
                 words=(variable(graph, last) or graph.nodes[last]["node"].operator or last,),
             )
             members.update((node.name, block) for node in ordered)
-    return contract(graph, members)
+    return _gather_alike(contract(graph, members))
+
+
+def _gather_alike(graph: nx.MultiDiGraph) -> nx.MultiDiGraph:
+    """Tensors made of nothing, alike and for the same readers, as one node: one for each copy of a folded block."""
+    groups: dict[Hashable, list[Node]] = defaultdict(list)
+    for node in nodes(graph):
+        if isinstance(node, Node) and node.kind in ("operator", "constant") and not graph.in_degree(node.name):
+            readers = tuple(dict.fromkeys(graph.successors(node.name)))
+            groups[node.kind, node.operator, node.scopes, node.outputs, node.parameters, readers].append(node)
+    blocks = {
+        group[0].name: replace(_joined(group, "made", group[0].name), words=(group[0].operator or "constant",))
+        for group in groups.values()
+        if len(group) >= MANY
+    }
+    return contract(graph, {node.name: blocks[g[0].name] for g in groups.values() if len(g) >= MANY for node in g})
 
 
 def _same_place(graph: nx.MultiDiGraph, names: Set[str]) -> nx.Graph:

@@ -274,6 +274,25 @@ def test_many_equal_outputs_are_one_node_that_counts_them():
     assert drawn.in_edges("output cache") == [("linear", "output cache")]
 
 
+def test_of_folded_blocks_an_output_has_the_name_that_all_share():
+    model = Model("Caches")
+    x = model.input("x", "B T")
+    made = []
+    for i in range(4):
+        with model.module(f"layers.{i}", "Layer"):
+            made += [model.op(operator, x, out="B 4 T") for operator in ("sin", "cos", "exp", "log", "abs")]
+            x = model.op("relu", x, out="B T")
+        x = model.op(f"op{i}", x, out="B T")  # keeps the layers apart
+        for j in range(2):
+            with model.module(f"extra.{i}.{j}", "Extra"):
+                x = model.op("tanh", x, out="B T")
+    model.output(x, *made)
+    model.output_names = ("logits", *(f"cache[{i}]" for i in range(20)))
+    drawn = parsed(to_dot(build(model.trace())))
+    assert drawn.get_node("output cache of cos_1").attr["label"] == "cache"
+    assert not [name for name in drawn.nodes() if name.startswith("output cache 1")]
+
+
 def test_unfolded_all_but_the_first_of_many_outputs_are_named_where_they_are_made():
     drawn = parsed(everything(cached(24)))
     assert drawn.in_edges("output cache") == [("linear", "output cache")]

@@ -161,6 +161,19 @@ def test_operators_that_sizes_alone_feed_are_one_node():
     assert "ones" not in graph and "tril -> masked_fill: T T" in arrows(graph)
 
 
+def test_tensors_made_alike_for_each_copy_of_a_block_are_one_node():
+    """Gemma 3: a scalar of its own for each layer's sliding window."""
+    model = Model("Windows")
+    x = model.input("x", "B T")
+    scalars = [model.op("tensor", out="") for _ in range(5)]
+    for i, scalar in enumerate(scalars):
+        with model.module(f"layers.{i}", "Layer"):
+            x = model.op("relu", model.op("add", x, scalar, out="B T"), out="B T")
+    model.output(x)
+    (made,) = [node for node in nodes(page_of(build(model.trace()))) if node.kind == "made"]
+    assert (made.operators, made.words) == (5, ("tensor",))
+
+
 def test_views_in_a_row_are_one_node_while_one_reader_follows():
     model = Model("Views")
     x = model.input("x", "B T")
