@@ -85,7 +85,7 @@ class Bindings:
         expected = dim.expr.at(**{name: each.size for name, each in sizes.items() if each is not None})
         if expected == size:
             return ""
-        means = "" if dim.expr.constant is not None else f" = {expected}"
+        means = "" if dim.expr.value is not None else f" = {expected}"
         places = ", ".join(f"{name} = {each.size}: {each.where}" for name, each in sizes.items() if each is not None)
         return f"axis {axis} is {size}, not {dim}{means}" + (f" ({places})" if places else "")
 

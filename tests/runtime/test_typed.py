@@ -166,6 +166,8 @@ REFUSED = {
         lambda: broad(torch.zeros(2, 4, 5), torch.zeros(2, 4, 11)),
         r"axis 2 is 11, not 2\*d = 10 \(d = 5: axis 2 of x\)\n",
     ),
+    "label": (lambda: sf.typed(_labelled)(torch.zeros(2, 7)), r"axis 1 is 7, not H=8\n"),
+    "square": (lambda: sf.typed(_square)(ROW), r"axis 1 is 3, and N is 2 \(axis 0 of x\)"),
     "result": (
         lambda: sf.typed(_halves)(torch.zeros(4, 6)),
         r'of _halves is declared Float\[Tensor, "B d//2"\], but axis 1 is 2, not d//2 = 3 \(d = 6: axis 1 of x\)\n',
@@ -180,6 +182,12 @@ REFUSED = {
         r"parameter 'cls' of either .* type\[.*Module\], but it is .*Tensor",
     ),
 }
+
+
+def _labelled(x: Float[Tensor, "B H=8"]) -> None: ...
+
+
+def _square(x: Float[Tensor, "N N"]) -> None: ...
 
 
 def _halves(x: Float[Tensor, "B d"]) -> Float[Tensor, "B d//2"]:
