@@ -4,6 +4,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ import torch._dynamo  # noqa: F401 - before a run in this process, which forgets
 
 pytest_plugins = ["pytester"]
 
-PLUGIN = ("-p", "shapeflow.pytest_plugin")
+INSTALLED = any(each.value == "shapeflow.pytest_plugin" for each in entry_points(group="pytest11"))
+PLUGIN = () if INSTALLED else ("-p", "shapeflow.pytest_plugin")  # pytest does not take one plugin under two names
 ROOT = Path(__file__).parents[1]
 MODEL = """
 import torch
