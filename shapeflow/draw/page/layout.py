@@ -18,7 +18,8 @@ from shapeflow.draw.page.sheet import Sheet
 from shapeflow.errors import DrawError
 
 FAN_OUT = 8  # an item that more than this read is named at each reader: lines to everywhere make layouts slow
-LARGE = 300  # items, from which on straightening lines costs more than it gives
+LARGE = 300  # items, from which on bent lines and more rounds of improvement cost more than they give
+LIMITS = ", nslimit=0.2, nslimit1=0.2, mclimit=0.3, splines=line"  # 600 items in 1.5 s; 5 s with straight lines alone
 INCH = 72
 
 # Of a sans-serif at 13 px in bold, at 11 px, and of a monospace at 11 px.
@@ -78,7 +79,7 @@ def lay_out(sheets: Sequence[Sheet], words: Sequence[Words]) -> list[Layout]:
 def _source(sheet: Sheet, words: Words) -> str:
     """DOT without a word of the model in it: labels are as wide as the texts, but stand for them only."""
     referred = _referred(sheet)
-    lines = ["digraph {", f"graph [nodesep=0.3, ranksep=0.3{', nslimit=1' if len(sheet.items) > LARGE else ''}]"]
+    lines = ["digraph {", f"graph [nodesep=0.3, ranksep=0.3{LIMITS if len(sheet.items) > LARGE else ''}]"]
     lines += ['node [shape=box, fixedsize=true, label=""]', f'edge [fontname="Courier", fontsize={LABEL / 0.6:.2f}]']
     lines += [f"i{i} {_sized(_box(lines_of))}" for i, lines_of in enumerate(words.items)]
     for i, wire in enumerate(sheet.wires):
