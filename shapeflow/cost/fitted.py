@@ -31,8 +31,11 @@ from shapeflow.trace.construct import Recipe
 from shapeflow.trace.constructor import Constructor
 
 MOST_DEGREE = 4
+MOST_UNKNOWNS = 60
 SPARE, CHECKS = 1, 2
 """More builds than unknowns, and builds that the solution has not seen."""
+OTHERS = 3
+"""Builds that have to agree with a formula that was found at special sizes."""
 PATIENCE = 20
 """Sizes that are tried for each build that is needed: constructors refuse most where one size divides another."""
 WIDTHS, COUNTS = (24, 48, 72, 96, 120, 144, 168, 240), (1, 2, 3, 4, 6, 8, 12)
@@ -52,9 +55,11 @@ def fitted(
     build. Raises TargetError where the counts are no polynomial that a few builds tell.
     """
     builds = _Builds(constructor, names, counting or names)
-    only = counting[0] if len(counting) == 1 else ""
+    only = counting[0] if len(counting) == 1 and refused is None else ""
     for degree in range(1, MOST_DEGREE + 1):
         for unknowns in _bases(builds, degree):
+            if len(unknowns) > MOST_UNKNOWNS:
+                continue
             found = _fit(builds, unknowns, only)
             if found is not None:
                 return found, _note(builds, len(unknowns) + SPARE, refused, counting)
@@ -62,6 +67,46 @@ def fitted(
         f"the parameters of {constructor.name} are no polynomial of degree {MOST_DEGREE} or less in {', '.join(names)}"
         + ("" if refused is None else f"; it does not take symbols: {_reason(refused)}")
     )
+
+
+def checked(
+    constructor: Constructor, names: tuple[str, ...], varying: tuple[str, ...], found: Inventory
+) -> tuple[Inventory, str] | None:
+    """Symbolic counts that were found where `varying` are small, if they hold at other sizes, and a note of that.
+
+    Buffers that do not (tables as long as a width) are left out, and the note tells which. None where the counts of
+    parameters differ. Raises TargetError where the constructor takes too few sizes to tell.
+    """
+    builds = _Builds(constructor, names, varying)
+    points, others = builds.first(OTHERS)
+    wrong: set[str] = set()
+    for point, other in zip(points, others, strict=True):
+        here = _at(found, dict(zip(varying, point, strict=True))).unique
+        if len(here) != len(other.unique):
+            return None
+        for mine, real in zip(here, other.unique, strict=True):
+            if _expr(mine.count) is not _expr(real.count):
+                if not mine.is_buffer:
+                    return None
+                wrong.add(found.path(mine))
+    note = f"checked at {OTHERS} other sizes of {', '.join(varying)}, as the constructor counts with it"
+    if not wrong:
+        return found, note
+    return without(
+        found, wrong
+    ), f"{note}; buffers that no formula was found for are left out: {', '.join(sorted(wrong))}"
+
+
+def without(found: Inventory, paths: set[str]) -> Inventory:
+    """The inventory less the tensors of these names, which are not shared."""
+    left = [number for number, each in enumerate(found.holdings) if found.path(each) not in paths]
+    numbers = {old: new for new, old in enumerate(left)}
+    kept = (found.holdings[old] for old in left)
+    return Inventory(found.members, tuple(each._replace(first=numbers[each.first]) for each in kept))
+
+
+def _expr(count: Count) -> Expr:
+    return count if isinstance(count, Expr) else Expr.const(count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +168,9 @@ class _Builds:
 
     def _made(self, sizes: Mapping[str, int]) -> Inventory:
         if self.varying != self.names:
-            return inventory(Recipe(self.constructor, {**dict.fromkeys(self.names), **sizes}).built().module)
+            return _at(
+                inventory(Recipe(self.constructor, {**dict.fromkeys(self.names), **sizes}).built().module), sizes
+            )
         try:
             with torch.device("meta"):
                 return inventory(self.constructor(sizes))
@@ -138,6 +185,16 @@ class _Builds:
         return (
             f"{self.constructor.name} was built at {len(self.points)} sizes of {sizes} only, too few for a formula{why}"
         )
+
+
+def _at(found: Inventory, sizes: Mapping[str, int]) -> Inventory:
+    """With numbers for these names where they are still symbols."""
+    known = {symbol: Expr.const(size) for name, size in sizes.items() for symbol in Expr.symbol(name).symbols}
+
+    def number(count: Count) -> Count:
+        return count.replace(known) if isinstance(count, Expr) else count
+
+    return Inventory(found.members, tuple(each._replace(count=number(each.count)) for each in found.holdings))
 
 
 def _points(names: tuple[str, ...]) -> Iterator[Point]:
@@ -209,7 +266,7 @@ def _formula(
     values: list[Count], unknowns: list[Monomial], pivots: list[int], steps: Rows, symbols: list[Expr], names: Any
 ) -> Formula | None:
     """The polynomial with these values, or None where there is none."""
-    exprs = [value if isinstance(value, Expr) else Expr.const(value) for value in values]
+    exprs = [_expr(value) for value in values]
     if any(_combined(row, exprs)[0].constant != 0 for row in steps[len(pivots) :]):
         return None
     parts = [(unknowns[column], *_combined(row, exprs)) for column, row in zip(pivots, steps, strict=False)]
@@ -233,10 +290,7 @@ def _combined(row: list[Fraction], values: list[Expr]) -> tuple[Expr, int]:
 def _holds(formula: Formula, builds: _Builds, points: list[Point], values: list[Count]) -> bool:
     for point, value in zip(points, values, strict=True):
         sizes = {symbol: Expr.const(size) for symbol, size in _symbols(builds, point).items()}
-        if (
-            formula.expr.replace(sizes)
-            is not (value if isinstance(value, Expr) else Expr.const(value)) * formula.divisor
-        ):
+        if formula.expr.replace(sizes) is not _expr(value) * formula.divisor:
             return False
     return True
 
@@ -308,7 +362,7 @@ def _above(path: str) -> list[str]:
 def _note(builds: _Builds, number: int, refused: TargetError | None, counting: tuple[str, ...]) -> str:
     sizes = ", ".join(counting)
     why = (
-        f"{sizes} only counts in the constructor"
+        f"{sizes} becomes a number in the constructor"
         if refused is None
         else f"it does not take symbols: {_reason(refused)}"
     )

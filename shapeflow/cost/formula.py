@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Any
 
-from shapeflow.dims.atoms import Symbol
+from shapeflow.dims.atoms import Symbol, symbols_in
 from shapeflow.dims.expr import Expr
 
 MARK = "zz{number:03d}zz"
@@ -50,7 +50,8 @@ class Formula:
         """`n_layers*(...) + ...`, where several terms are counted."""
         (symbol,) = Expr.symbol(self.counting).symbols if self.counting else (None,)
         counted = {monomial: times for monomial, times in self.expr.terms if (symbol, 1) in monomial}
-        if len(counted) < 2:
+        rising = {monomial for monomial, _ in self.expr.terms if symbol in symbols_in(atom for atom, _ in monomial)}
+        if len(counted) < 2 or rising != counted.keys() or self.divisor != 1:
             return ""
         once = {tuple(each for each in monomial if each[0] is not symbol): times for monomial, times in counted.items()}
         rest = Expr.from_terms({monomial: times for monomial, times in self.expr.terms if monomial not in counted})

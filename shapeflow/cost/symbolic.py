@@ -10,10 +10,10 @@ Where a constructor cannot take symbols, or only counts with one (`range(n_layer
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from shapeflow.cost.fitted import fitted
+from shapeflow.cost.fitted import checked, fitted
 from shapeflow.cost.inventory import Inventory, inventory
 from shapeflow.dims.atoms import Mod, Symbol
 from shapeflow.dims.expr import Expr
@@ -38,21 +38,45 @@ def of_symbols(maker: Any, names: tuple[str, ...], arguments: Mapping[str, Any])
         found, note = fitted(recipe.constructor, names, refused)
         return _report(recipe, found, names, (note,))
     if built.fixed.keys() & set(names):
-        found, note = fitted(recipe.constructor, names, None, counting=tuple(built.fixed))
-        return _report(recipe, found, names, (note,), _asked(built))
+        return _of_counted(recipe, built, names)
     if all(_is_general(each.relation) for each in _guards(built)):
         return _report(recipe, inventory(built.module), names, (), _asked(built))
     return _of_special(recipe, built, names)
 
 
-def _of_special(recipe: Recipe, built: Built, names: tuple[str, ...]) -> ParamReport:
-    """The constructor went a way that only some sizes go: a formula for all is fitted, if there is one."""
-    special = ", ".join(str(each) for each in _guards(built) if not _is_general(each.relation))
+def _of_counted(recipe: Recipe, built: Built, names: tuple[str, ...]) -> ParamReport:
+    """Some names became numbers in the constructor: those are varied, or all where that makes too few builds."""
+    counting = tuple(name for name in names if name in built.fixed)
     try:
-        found, note = fitted(recipe.constructor, names, TargetError(f"it asks whether {special}"))
-    except TargetError:  # no polynomial: what holds for the sizes that go this way is better than nothing
-        return _report(recipe, inventory(built.module), names, (), _asked(built))
-    return _report(recipe, found, names, (note,))
+        found, note = fitted(recipe.constructor, names, None, counting=counting)
+    except TargetError as refused:
+        found, note = fitted(recipe.constructor, names, refused)
+    return _report(recipe, found, names, (note,), _asked(built))
+
+
+def _of_special(recipe: Recipe, built: Built, names: tuple[str, ...]) -> ParamReport:
+    """The constructor went a way that only some sizes go: those sizes are varied, and a formula for all is fitted."""
+    special = [each for each in _guards(built) if not _is_general(each.relation)]
+    asked = tuple(each for each in _asked(built) if _is_general(each[1]))
+    fixed = {symbol.name for each in special for symbol in each.relation.difference.symbols}
+    varying = tuple(name for name in names if name in fixed)
+    reason = f"it asks whether {', '.join(map(str, special))}"
+    here = inventory(built.module)
+    known = _tried(lambda: checked(recipe.constructor, names, varying, here))
+    if known is None or len(known[0].holdings) < len(here.holdings):
+        known = _tried(lambda: fitted(recipe.constructor, names, TargetError(reason), counting=varying)) or known
+    if known is None:  # what holds for the sizes that go this way is better than nothing
+        return _report(recipe, here, names, (), _asked(built))
+    found, note = known
+    return _report(recipe, found, names, (note,), asked)
+
+
+def _tried(find: Callable[[], tuple[Inventory, str] | None]) -> tuple[Inventory, str] | None:
+    """What is found, or None where the constructor takes too few sizes or the counts are no polynomial."""
+    try:
+        return find()
+    except TargetError:  # not an end: there is another way to a formula
+        return None
 
 
 def of_recipe(recipe: Recipe) -> ParamReport:
