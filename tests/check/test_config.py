@@ -81,7 +81,8 @@ def test_the_nearest_table_above(tmp_path: Path) -> None:
         ("[tool.shapeflow]\nlimt = 3", "tool.shapeflow.limt is no setting; did you mean limit?"),
         (
             "[tool.shapeflow]\nx = 3",
-            "tool.shapeflow.x is no setting; there are: targets, ignore, per-file-ignores, exclude, limit, strict, enforce",
+            "tool.shapeflow.x is no setting; there are: targets, ignore, per-file-ignores, exclude, limit, strict, "
+            "enforce",
         ),
         ("[tool]\nshapeflow = 3", "tool.shapeflow has to be a table, not 3"),
         ("[tool.shapeflow]\nlimit = 0", "tool.shapeflow.limit has to be a number of seconds above 0, not 0"),
