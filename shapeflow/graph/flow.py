@@ -92,5 +92,7 @@ def edges(graph: nx.MultiDiGraph) -> Iterator[Edge]:
 
 def inputs_of(graph: nx.MultiDiGraph, name: str) -> list[Edge]:
     """The tensors that a node reads, in the order of its arguments."""
-    arriving = (edge for _, _, edge in graph.in_edges(name, data="edge"))
-    return sorted(arriving, key=lambda edge: edge.argument)
+    arriving = [data["edge"] for parallel in graph.pred[name].values() for data in parallel.values()]
+    if len(arriving) > 1:
+        arriving.sort(key=lambda edge: edge.argument)
+    return arriving
