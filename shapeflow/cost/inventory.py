@@ -27,7 +27,11 @@ Count = Any
 new = tuple.__new__
 """A NamedTuple made by its own constructor takes twice as long, and this file makes thousands."""
 PLAIN = frozenset({nn.Parameter, torch.Tensor})
-DTYPES = {each: str(each).removeprefix("torch.") for each in vars(torch).values() if isinstance(each, torch.dtype)}
+DTYPES = {
+    each: (str(each).removeprefix("torch."), each.itemsize)
+    for each in vars(torch).values()
+    if isinstance(each, torch.dtype)
+}
 
 
 class Holding(NamedTuple):
@@ -126,11 +130,11 @@ def _hold(
         if tensor is None:
             continue
         first = seen.setdefault(id(tensor), len(holdings))
-        dtype = DTYPES.get(tensor.dtype) or str(tensor.dtype)
+        dtype, size = DTYPES[tensor.dtype]
         trainable = not is_buffer and tensor.requires_grad
         if type(tensor) in PLAIN:
             count, shape = tensor.numel(), tensor.shape
-            nbytes = count * tensor.itemsize
+            nbytes = count * size
         else:
             shape, count, nbytes = _measured(tensor)
         holding = (module, name, first, shape, count, nbytes, dtype, trainable, is_buffer, False)
