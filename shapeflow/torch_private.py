@@ -218,7 +218,8 @@ def skip_frames(function: Callable[..., Any], *, calls_users: bool) -> None:
 
     With `calls_users`, what the function calls is compiled as ever; without, neither is anything below it.
     """
-    frames: Any = torch._C._dynamo.eval_frame  # what skip_code of torch._dynamo does, without its long import
+    private: Any = torch._C
+    frames: Any = private._dynamo.eval_frame  # what skip_code of torch._dynamo does, without its long import
     action = frames._FrameAction
     below = action.DEFAULT if calls_users else action.SKIP
     code: Any = function.__code__  # type: ignore[attr-defined]

@@ -10,14 +10,45 @@ caller's `S` goes for `T`: the size is that of another name, which the method it
 
 from __future__ import annotations
 
+import functools
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from shapeflow.runtime.bindings import Found
+from shapeflow.torch_private import skip_frames
 
 OPENING = ("forward", "__call__")
+
+
+@dataclass(frozen=True, slots=True)
+class Opener:
+    """Stands for a method without annotations that opens a scope."""
+
+    name: str
+    names: tuple[str, ...] = ()
+
+
+def opening(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, with a scope for what it calls on its instance."""
+    opener = Opener(function.__name__)
+
+    @functools.wraps(function)
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        if torch.compiler.is_dynamo_compiling():
+            return function(self, *args, **kwargs)
+        scope, before = enter(self, opener)
+        try:
+            return function(self, *args, **kwargs)
+        finally:
+            leave(self, scope, before)
+
+    skip_frames(wrapper, calls_users=True)
+    return wrapper
 
 
 @dataclass(slots=True)

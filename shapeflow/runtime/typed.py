@@ -20,6 +20,7 @@ from shapeflow.errors import EnforceError
 from shapeflow.runtime.forms import is_array
 from shapeflow.runtime.plan import Options, Plan, checks_nothing, make_plan, plan_of
 from shapeflow.runtime.resolve import Names, annotations_of, complaint
+from shapeflow.runtime.scope import OPENING, opening
 from shapeflow.runtime.switch import is_off_for_good
 from shapeflow.runtime.wrapper import Maker, maker, wrapped
 
@@ -92,7 +93,18 @@ def _enforced_class(cls: Any, options: Options, names: Names, late: list[Any]) -
             fitted = enforced(member, options, within, late)
             if fitted is not member:
                 setattr(cls, name, fitted)
+    if options.across_methods:
+        _open_scopes(cls)
     return cls
+
+
+def _open_scopes(cls: Any) -> None:
+    """A `forward` without annotations checks nothing, but what it calls on its instance shares names all the same."""
+    sharing = [member for member in vars(cls).values() if plan_of(member) is not None]
+    for name in OPENING:
+        function = vars(cls).get(name)
+        if len(sharing) > 1 and isinstance(function, FunctionType) and plan_of(function) is None:
+            setattr(cls, name, opening(function))
 
 
 _known: dict[CodeType, tuple[Plan, dict[str, Any], Maker]] = {}

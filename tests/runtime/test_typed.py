@@ -562,3 +562,23 @@ def test_below_and_above_jaxtyped() -> None:
         assert both(torch.zeros(2)).shape == (2,)
         with pytest.raises(TypeCheckError):
             both(ROW)
+
+
+def test_methods_of_one_call_share_names_though_forward_has_no_annotations() -> None:
+    @sf.typed
+    class Pair(nn.Module):
+        def first(self, x: Float[Tensor, "B T"]) -> Float[Tensor, "B T"]:
+            return x
+
+        def second(self, y: Float[Tensor, "B T"]) -> Float[Tensor, "B T"]:
+            return y
+
+        def forward(self, x, y):
+            return self.first(x), self.second(y)
+
+    model = Pair()
+    model(torch.ones(2, 3), torch.ones(2, 3))
+    with pytest.raises(TypeCheckError, match=r"T is 5 in Pair.second .* but 3 in Pair.first"):
+        model(torch.ones(2, 3), torch.ones(2, 5))
+    model(torch.ones(2, 5), torch.ones(2, 5))
+    model.second(torch.ones(2, 7))
