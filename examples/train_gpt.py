@@ -1,11 +1,14 @@
 """A small GPT learns to continue the Python reference, byte by byte: the text that `help()` shows, on every machine.
 
-python examples/train_gpt.py
-python examples/train_gpt.py --preset tiny                          # seconds, on the Zen of Python
-python examples/train_gpt.py --resume                               # after a kill: the same curve
-torchrun --nproc-per-node 2 examples/train_gpt.py --parallel fsdp   # or ddp: the same loss
+    python examples/train_gpt.py
+    python examples/train_gpt.py --preset tiny                          # seconds, on the Zen of Python
+    python examples/train_gpt.py --resume                               # after a kill: the same curve
+    torchrun --nproc-per-node 2 examples/train_gpt.py --parallel fsdp   # or ddp: the same curve
 
-Tiny, from seed 0: 3.09 nats per byte held out after 60 steps.
+From seed 0 the loss on bytes held out ends at 1.54 nats (the text of Python 3.11; versions edit it), of 5.5 for a
+guess; with the tiny preset at 3.01. In one process a killed run that is resumed, with as many threads as before,
+repeats the curve to the last bit; two ranks keep to it within 1e-5 nats at each of the tiny preset's steps.
+`runs/train_gpt` gets the curve and the checkpoint.
 """
 
 from collections.abc import Sequence
@@ -27,11 +30,11 @@ class GPTSettings(Settings):
     """The common settings, a text and the length of its passages."""
 
     text: str = setting("reference", "what to learn: zen, reference, or a file of text")
-    window: int = setting(128, "bytes of a passage: the longest context")
+    window: int = setting(96, "bytes of a passage: the longest context")
 
 
 PRESETS = {
-    "default": GPTSettings(),
+    "default": GPTSettings(d_model=96, d_ff=384, n_layers=3, batch=16, steps=800, rate=4e-3),
     "tiny": GPTSettings(
         text="zen",
         window=20,
@@ -63,7 +66,6 @@ class Continuation(Texts):
             n_heads=settings.n_heads,
             d_ff=settings.d_ff,
             n_layers=settings.n_layers,
-            tied=True,
         )
 
     def model(self) -> GPT:

@@ -1,11 +1,13 @@
 """The Transformer of 2017 learns to translate numbers, letter by letter: `forty-two` to `zweiundvierzig`.
 
-python examples/train_translation.py
-python examples/train_translation.py --preset tiny                          # seconds
-python examples/train_translation.py --resume                               # after a kill: the same curve
-torchrun --nproc-per-node 2 examples/train_translation.py --parallel fsdp   # or ddp: the same loss
+    python examples/train_translation.py
+    python examples/train_translation.py --preset tiny                          # seconds
+    python examples/train_translation.py --resume                               # after a kill: the same curve
+    torchrun --nproc-per-node 2 examples/train_translation.py --parallel fsdp   # or ddp: the same curve
 
-Tiny, from seed 0: 2.00 nats per letter held out after 60 steps.
+From seed 0 the loss on numbers held out ends at 0.0007 nats per letter, of 3.5 for a guess, and 99 of 100 of them
+are translated to the letter; with the tiny preset it ends at 2.00. A killed run goes on, and ranks agree, as in
+`train_gpt.py`. Dropout is off unless asked for, as each rank draws its own.
 """
 
 from collections.abc import Sequence

@@ -4,6 +4,7 @@ A block of text is what the command or the program above it prints, or the begin
 settings.
 """
 
+import importlib
 import re
 import runpy
 import shlex
@@ -47,6 +48,27 @@ def test_shapeflow_commands(checkout: Path, command: str) -> None:
     assert answer.stdout
 
 
+EXAMPLE = r"(python|torchrun --nproc-per-node 2) examples/"
+
+
+def test_examples_run_one_after_the_other(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In this process: of what torchrun starts, the options are read; tests/examples/ starts it."""
+    monkeypatch.syspath_prepend(ROOT / "examples")
+    for command in [line for line in COMMANDS if re.match(EXAMPLE, line)]:
+        launcher, _, arguments = command.partition(" examples/")
+        program, *options = shlex.split(arguments)
+        if launcher == "python":
+            monkeypatch.setattr("sys.argv", [program, *options])
+            runpy.run_path(str(ROOT / "examples" / program), run_name="__main__")
+            assert capsys.readouterr().out
+        else:
+            example = runpy.run_path(str(ROOT / "examples" / program))
+            parser = importlib.import_module("training.command").parser
+            assert parser(program, example["PRESETS"], "").parse_args(options).parallel
+
+
 BEFORE = [(BLOCKS[at - 1], text) for at, (language, text) in enumerate(BLOCKS) if language == "text"]
 PRINTED = [(block.splitlines()[-1], text) for (language, block), text in BEFORE if language == "bash"]
 PRINTED_BY_PYTHON = [(block, text) for (language, block), text in BEFORE if language == "python"]
@@ -75,6 +97,8 @@ def test_settings(checkout: Path, text: str) -> None:
 
 
 def test_the_other_commands_are_what_ci_runs() -> None:
+    examples = [line for line in LINES if re.match(EXAMPLE, line)]
     others = [line for line in LINES if not line.startswith("shapeflow") and "&& shapeflow" not in line]
+    others = [line for line in others if line not in examples]
     assert [line.split(" ")[:3] for line in others] == [["pip", "install", "torch==2.14.1"], ["pip", "install", "-e"]]
     assert others[1].partition("&& ")[2].startswith("pytest")

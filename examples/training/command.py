@@ -39,6 +39,7 @@ def launch(
             print(f"{program}: {error}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
+        print(f"{program}: interrupted; --resume goes on from the last checkpoint", file=sys.stderr)
         sys.exit(130)
 
 
