@@ -114,9 +114,9 @@ def test_two_ranks_follow_the_curve_of_one_process(whole, start, tmp_path, paral
     one, two = tensors(last_state(whole("train_gpt"))), tensors(last_state(tmp_path))
     names = [name for name in one if not name.startswith("/generators")]
     assert {name: two[name].shape for name in names} == {name: one[name].shape for name in names}
-    weights = [name for name in names if name.startswith("/model/")]
-    assert all(torch.allclose(two[name], one[name], atol=0.02) for name in weights)
+    assert all(torch.allclose(two[name], one[name], rtol=1e-3, atol=1e-3) for name in names)
     assert len(last_state(tmp_path)["generators"]) == 2
+    MAIN["train_gpt"]([*TINY, "--folder", str(tmp_path), "--resume"])  # one process reads what two wrote
 
 
 def interrupted(program, folder, step, monkeypatch):
