@@ -43,11 +43,12 @@ class Labels:
         return cls(_common_dtype(graph), _short_names(graph), _with_aliases(graph, sizes) if sizes else {})
 
     def shape(self, shape: Shape) -> str:
-        """`B T d_model`; with the dtype when it is not the common one, as in a spec: `B T:int64`."""
+        """`B T d_model`; with the dtype when it is not the common one, as in a spec: `B T:int64`; `[S(2) on tp]`."""
         text = self._known.get(shape)
         if text is None:
             mark = "" if shape.dtype == self.dtype else f":{shape.dtype}"
-            text = self._known[shape] = (" ".join(map(self._dim, shape.dims)) or "scalar") + mark
+            spread = "" if shape.sharding is None else f" [{shape.sharding}]"
+            text = self._known[shape] = (" ".join(map(self._dim, shape.dims)) or "scalar") + mark + spread
         return text
 
     def shapes(self, shapes: Iterable[Shape]) -> str:

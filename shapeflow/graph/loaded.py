@@ -21,6 +21,7 @@ from shapeflow.graph.document import Item
 from shapeflow.graph.flow import fill
 from shapeflow.graph.saved import FORMAT, VERSION
 from shapeflow.trace.result import Condition, Edge, Location, ModuleInfo, Node, Scope, Shape
+from shapeflow.trace.sharding import Sharding
 
 BLOCKS = ("module", "views", "made", "more")
 
@@ -164,7 +165,23 @@ def _read_shapes(item: Item) -> tuple[Shape, ...]:
 
 
 def _read_shape(item: Item) -> Shape:
-    return Shape(tuple(map(_read_tree, item["dims"].items())), item["dtype"].text())
+    sharding = item.fields().get("sharding")
+    dims = tuple(map(_read_tree, item["dims"].items()))
+    return Shape(dims, item["dtype"].text(), None if sharding is None else _read_sharding(sharding))
+
+
+def _read_sharding(item: Item) -> Sharding:
+    return Sharding(
+        tuple((one["name"].text(), one["size"].number()) for one in item["mesh"].items()),
+        _read_texts(item["placements"]),
+        tuple(
+            (one["axis"].number(), one["parts"].number(), one["even"].value is True) for one in item["splits"].items()
+        ),
+    )
+
+
+def _read_split(item: Item) -> tuple[int, int, bool]:
+    return item["axis"].number(), item["parts"].number(), item["even"].value is True
 
 
 def _read_texts(item: Item) -> tuple[str, ...]:

@@ -144,7 +144,7 @@ def _by_appearance(graph: nx.MultiDiGraph, call: Call) -> Callable[[Shape], Hash
     if not own:
         return lambda shape: shape
     places = {symbol: Expr.symbol(f"own{i}") for i, symbol in enumerate(own)}
-    return lambda shape: Shape(tuple(dim.replace(places) for dim in shape.dims), shape.dtype)
+    return lambda shape: replace(shape, dims=tuple(dim.replace(places) for dim in shape.dims))
 
 
 def _symbols(shape: Shape) -> list[Symbol]:

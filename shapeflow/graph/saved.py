@@ -21,6 +21,7 @@ from shapeflow.dims.tree import to_tree
 from shapeflow.graph.block import Block
 from shapeflow.graph.flow import edges, nodes
 from shapeflow.trace.result import Condition, Edge, Location, ModuleInfo, Node, Scope, Shape
+from shapeflow.trace.sharding import Sharding
 
 Describe: TypeAlias = Callable[[Shape], dict[str, Any]]
 
@@ -79,7 +80,16 @@ def _count(count: int | Expr) -> object:
 
 
 def _shape(shape: Shape) -> dict[str, Any]:
-    return {"text": str(shape), "dtype": shape.dtype, "dims": [to_tree(dim) for dim in shape.dims]}
+    written = {"text": str(shape), "dtype": shape.dtype, "dims": [to_tree(dim) for dim in shape.dims]}
+    return written if shape.sharding is None else {**written, "sharding": _sharding(shape.sharding)}
+
+
+def _sharding(sharding: Sharding) -> dict[str, Any]:
+    return {
+        "mesh": [{"name": name, "size": size} for name, size in sharding.mesh],
+        "placements": list(sharding.placements),
+        "splits": [{"axis": axis, "parts": parts, "even": even} for axis, parts, even in sharding.splits],
+    }
 
 
 def _location(location: Location | None) -> dict[str, Any] | None:

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from shapeflow.errors import InputError
-from shapeflow.torch_private import is_scripted, real_module
+from shapeflow.torch_private import class_of, is_scripted, real_module
 from shapeflow.trace.attempt import Attempt, Subject
 from shapeflow.trace.construct import Recipe
 from shapeflow.trace.distributed import ranks_of_model
@@ -83,7 +83,7 @@ def _subject(target: Any) -> Subject:
                     f"{path} of {type(model).__name__} is TorchScript: its code is no longer Python, so it cannot be "
                     "followed; give the module with its Python parts"
                 )
-        return Subject(model, model, type(model).__name__)
+        return Subject(model, model, class_of(model).__name__)
     if isinstance(model, type):
         raise InputError(f"{model.__name__} is a class: give an instance, as in sf.trace({model.__name__}(...), ...)")
     if not callable(model):

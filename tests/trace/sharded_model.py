@@ -120,6 +120,19 @@ def held(model: nn.Module) -> dict[str, list[int]]:
     return {name: list(local.shape) for name, local in locals_.items()}
 
 
+def saved(trace) -> bool:
+    """Whether what is read back from a file has the same shapes, placements too."""
+    import tempfile
+
+    import shapeflow as sf
+
+    with tempfile.TemporaryDirectory() as folder:
+        trace.save(f"{folder}/trace.json")
+        graph = sf.load(f"{folder}/trace.json")
+    shapes = [data["edge"].shape for _, _, data in trace.to_networkx().edges(data=True)]
+    return shapes == [data["edge"].shape for _, _, data in graph.edges(data=True)]
+
+
 def facts(shape) -> list[str]:
     return [str(shape), str(shape.sharding), str(shape.local)]
 
@@ -143,6 +156,9 @@ def of_trace(how: str) -> dict:
         "bytes": sum(each.bytes.at(B=B, T=T) for each in trace.collectives),
         "gathered": sum(each.bytes.at() for each in trace.collectives if not each.received.dims[0].symbols),
         "domain": str(trace.domain),
+        "name": trace.name,
+        "labels": [line for line in trace.to_dot(unfold=True).splitlines() if "S(2) on tp" in line],
+        "saved": saved(trace),
     }
 
 

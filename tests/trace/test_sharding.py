@@ -53,3 +53,9 @@ def test_whole_sizes_placements_and_bytes(traced: dict) -> None:
     gathered = 4 * (2 * 3216 + 96 * 32)  # bytes of what fully_shard gathers: two blocks, embedding, norm and head
     assert traced["fsdp"]["bytes"] == traced["fsdp"]["gathered"] >= gathered
     assert "T % 4 == 0" in traced["sequence"]["domain"] and traced["fsdp"]["domain"] == "B >= 2, T >= 2"
+
+
+def test_placements_are_drawn_and_saved(traced: dict) -> None:
+    assert any("B T 80 [S(2) on tp]" in line for line in traced["both"]["labels"])
+    assert all(traced[how]["saved"] for how in HOWS)
+    assert traced["fsdp"]["name"] == "Model"
