@@ -129,14 +129,18 @@ def _hold(
     for name, tensor in tensors:
         if tensor is None:
             continue
-        first = seen.setdefault(id(tensor), len(holdings))
-        dtype, size = DTYPES[tensor.dtype]
-        trainable = not is_buffer and tensor.requires_grad
-        if type(tensor) in PLAIN:
-            count, shape = tensor.numel(), tensor.shape
-            nbytes = count * size
+        place = len(holdings)
+        first = seen.setdefault(id(tensor), place)
+        if first != place:  # tied: what the first name told
+            _, _, _, shape, count, nbytes, dtype, trainable, _, _ = holdings[first]
         else:
-            shape, count, nbytes = _measured(tensor)
+            dtype, size = DTYPES[tensor.dtype]
+            trainable = not is_buffer and tensor.requires_grad
+            if type(tensor) in PLAIN:
+                count, shape = tensor.numel(), tensor.shape
+                nbytes = count * size
+            else:
+                shape, count, nbytes = _measured(tensor)
         holding = (module, name, first, shape, count, nbytes, dtype, trainable, is_buffer, False)
         holdings.append(new(Holding, holding))
 

@@ -149,12 +149,27 @@ def _parts(form: Form) -> tuple[Form, ...]:
     return ()
 
 
+def _is_for_readers_alone(hint: Any) -> bool:
+    """A protocol that is not `@runtime_checkable`: typing itself refuses to look whether an object follows it."""
+    protocol = typing.get_origin(hint) or hint
+    return getattr(protocol, "_is_protocol", False) and not getattr(protocol, "_is_runtime_protocol", False)
+
+
+def _left_to_beartype(hint: Any) -> Form:
+    """What holds no array; beartype refuses to read one with such a protocol in it."""
+    return Anything() if _names_readers_alone(hint) else Other(hint)
+
+
+def _names_readers_alone(hint: Any) -> bool:
+    return _is_for_readers_alone(hint) or any(map(_names_readers_alone, typing.get_args(hint)))
+
+
 @dataclass(frozen=True, slots=True)
 class _Reader:
     every_item: bool | None
 
     def form(self, hint: Any) -> Form:
-        if any(hint is each for each in _NOTHING_TO_CHECK):
+        if any(hint is each for each in _NOTHING_TO_CHECK) or _is_for_readers_alone(hint):
             return Anything()
         if hint is None:
             return Kind(type(None))
@@ -162,7 +177,7 @@ class _Reader:
             found = read(hint)
             if found is not None:
                 return found
-        return Other(hint)
+        return _left_to_beartype(hint)
 
     def _class(self, hint: Any) -> Form | None:
         if isinstance(hint, types.GenericAlias) or not isinstance(hint, type):

@@ -582,3 +582,16 @@ def test_methods_of_one_call_share_names_though_forward_has_no_annotations() -> 
         model(torch.ones(2, 3), torch.ones(2, 5))
     model(torch.ones(2, 5), torch.ones(2, 5))
     model.second(torch.ones(2, 7))
+
+
+def test_a_protocol_that_is_for_readers_alone_is_not_checked() -> None:
+    class Sampler(Protocol):
+        def sample(self) -> int: ...
+
+    @sf.typed
+    def draw(x: Float[Tensor, " B"], sampler: Sampler, others: list[Sampler]) -> Float[Tensor, " B"]:
+        return x
+
+    draw(torch.ones(3), object(), [object()])  # type: ignore[arg-type,list-item]
+    with pytest.raises(TypeCheckError, match=r"'x' of .*draw"):
+        draw(torch.ones(3, 2), object(), [])  # type: ignore[arg-type]
