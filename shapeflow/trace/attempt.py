@@ -31,7 +31,7 @@ from shapeflow.trace.boundaries import Boundaries
 from shapeflow.trace.building import building, torch_layers
 from shapeflow.trace.checks import checks_seen
 from shapeflow.trace.conditions import telling
-from shapeflow.trace.distributed import Exchange, fake_of_gathered, gathered_by
+from shapeflow.trace.distributed import Exchange, fake_of_gathered, gathered_by, sharding_of
 from shapeflow.trace.hints import Hints
 from shapeflow.trace.inputs import Bound
 from shapeflow.trace.modules import ModuleStack, pin_attributes
@@ -40,7 +40,6 @@ from shapeflow.trace.recorder import Recorder
 from shapeflow.trace.result import Shape
 from shapeflow.trace.rules import FreshSizes
 from shapeflow.trace.shadow import modules_of, shadowed
-from shapeflow.trace.sharding import sharding_of
 from shapeflow.trace.source import Place, place
 from shapeflow.trace.state import preserved
 from shapeflow.trace.structure import copied_with, map_tensors, tensors_in

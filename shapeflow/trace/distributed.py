@@ -16,7 +16,7 @@ from torch import nn
 from shapeflow.dims.expr import Expr
 from shapeflow.torch_private import GatheredGroup, fsdp_groups, is_dtensor, ranks_of, spread, without_modes
 from shapeflow.trace.result import Shape
-from shapeflow.trace.sharding import Collective
+from shapeflow.trace.sharding import Collective, Sharding
 from shapeflow.trace.source import place
 
 if TYPE_CHECKING:
@@ -111,6 +111,34 @@ class Exchange:
 def _is_of_fsdp(hook: Any) -> bool:
     inner = getattr(hook, "__self__", None)
     return type(inner).__module__.startswith("torch.distributed.fsdp") if inner is not None else False
+
+
+def sharding_of(tensor: torch.Tensor) -> Sharding | None:
+    """How a tensor is spread; None for one that each rank has for itself."""
+    if not is_dtensor(tensor):
+        return None
+    spread: Any = tensor
+    mesh, placements = spread.device_mesh, spread.placements
+    names = mesh.mesh_dim_names or tuple(f"dim_{axis}" for axis in range(mesh.ndim))
+    sizes = tuple(mesh.size(axis) for axis in range(mesh.ndim))
+    left, splits = [number_in(size) for size in tensor.shape], []
+    for placement, parts in zip(placements, sizes, strict=True):
+        if hasattr(placement, "dim"):
+            splits.append((placement.dim, parts, left[placement.dim] % parts == 0))
+            left[placement.dim] = -(-left[placement.dim] // parts)
+    return Sharding(tuple(zip(names, sizes, strict=True)), tuple(map(_text, placements)), tuple(splits))
+
+
+def number_in(size: Any) -> int:
+    """A size as the number that stands for it in the run."""
+    return size if type(size) is int else size.node.hint
+
+
+def _text(placement: Any) -> str:
+    """`S(0)`, `R` or `P(sum)`, as torch prints them in short."""
+    if hasattr(placement, "dim"):  # a shard; of torch's two kinds the strided one is no `Shard`
+        return f"S({placement.dim})"
+    return "R" if placement.is_replicate() else f"P({getattr(placement, 'reduce_op', 'sum')})"
 
 
 def ranks_of_model(root: nn.Module) -> int:

@@ -10,12 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-import torch
+from typing import TYPE_CHECKING
 
 from shapeflow.dims.expr import Expr
-from shapeflow.torch_private import is_dtensor
 
 if TYPE_CHECKING:
     from shapeflow.trace.result import Scope, Shape
@@ -63,31 +60,3 @@ class Collective:
     def bytes(self) -> Expr:
         """Of the larger of what each rank sends and receives."""
         return max(self.sent.bytes, self.received.bytes, key=lambda size: size.value or 0)
-
-
-def sharding_of(tensor: torch.Tensor) -> Sharding | None:
-    """How a tensor is spread; None for one that each rank has for itself."""
-    if not is_dtensor(tensor):
-        return None
-    spread: Any = tensor
-    mesh, placements = spread.device_mesh, spread.placements
-    names = mesh.mesh_dim_names or tuple(f"dim_{axis}" for axis in range(mesh.ndim))
-    sizes = tuple(mesh.size(axis) for axis in range(mesh.ndim))
-    left, splits = [number_in(size) for size in tensor.shape], []
-    for placement, parts in zip(placements, sizes, strict=True):
-        if hasattr(placement, "dim"):
-            splits.append((placement.dim, parts, left[placement.dim] % parts == 0))
-            left[placement.dim] = -(-left[placement.dim] // parts)
-    return Sharding(tuple(zip(names, sizes, strict=True)), tuple(map(_text, placements)), tuple(splits))
-
-
-def number_in(size: Any) -> int:
-    """A size as the number that stands for it in the run."""
-    return size if type(size) is int else size.node.hint
-
-
-def _text(placement: Any) -> str:
-    """`S(0)`, `R` or `P(sum)`, as torch prints them in short."""
-    if hasattr(placement, "dim"):  # a shard; of torch's two kinds the strided one is no `Shard`
-        return f"S({placement.dim})"
-    return "R" if placement.is_replicate() else f"P({getattr(placement, 'reduce_op', 'sum')})"

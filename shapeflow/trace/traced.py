@@ -14,8 +14,9 @@ import torch
 
 from shapeflow.dims.expr import Expr
 from shapeflow.torch_private import FakeTensor
+from shapeflow.trace.distributed import sharding_of
 from shapeflow.trace.result import Scope, Shape
-from shapeflow.trace.sharding import Sharding, sharding_of
+from shapeflow.trace.sharding import Sharding
 from shapeflow.trace.source import Place
 
 

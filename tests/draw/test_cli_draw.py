@@ -132,8 +132,9 @@ def test_writes_in_place_keep_the_drawing_in_one_piece():
 
 
 BUSY = """
-import sys
+import signal, sys
 from shapeflow.draw.layout import render
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what is started in the background ignores it
 print("ready", flush=True)
 nodes = range(3000)
 render("digraph {" + "".join(f"{i} -> {(i * 7919 + k * 104729) % 3000};" for i in nodes for k in range(9)) + "}", "svg")
