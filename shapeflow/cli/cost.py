@@ -10,8 +10,19 @@ import typer
 
 from shapeflow.arguments import parse_inputs, parse_keywords, parse_sizes
 from shapeflow.cli.command import app
-from shapeflow.cli.console import stdout, write_text
+from shapeflow.cli.console import stdout
 from shapeflow.cli.options import AtTexts, Depth, HintTexts, InputTexts, TargetText, WithTexts
+from shapeflow.cli.sheet import (
+    ColumnsText,
+    CompareWithTexts,
+    FormatText,
+    OutputPath,
+    SortText,
+    beside,
+    columns_of,
+    print_sheet,
+    words,
+)
 from shapeflow.cli.target import trace_target
 from shapeflow.errors import InputError
 from shapeflow.progress import progress
@@ -21,15 +32,9 @@ if TYPE_CHECKING:
     from shapeflow.cost.sheet import Sheet
     from shapeflow.trace.result import Trace
 
-FOR_MACHINES = ("csv", "json")
-
 Backward = Annotated[bool, typer.Option("--backward", help="Show what a backward takes, too.")]
 ScalingFlag = Annotated[
     bool, typer.Option("--scaling", help="Tell which part takes the most at which size, and what overtakes what.")
-]
-ColumnsText = Annotated[str | None, typer.Option("--columns", metavar="NAME,...", help="Which columns to show.")]
-SortText = Annotated[
-    str | None, typer.Option("--sort", metavar="COLUMN", help="Largest first; -COLUMN for smallest first.")
 ]
 SymbolicText = Annotated[
     str | None,
@@ -42,14 +47,9 @@ PrecisionText = Annotated[
 CompareText = Annotated[
     str | None, typer.Option("--compare", metavar="TARGET", help="Another model with the same inputs, side by side.")
 ]
-CompareWithTexts = Annotated[
-    list[str] | None, typer.Option("--compare-with", metavar="NAME=VALUE,...", help="Arguments for that one.")
-]
 PlotText = Annotated[
     str | None, typer.Option("--plot", metavar="NAME", help="Draw the operations against this size to --output.")
 ]
-FormatText = Annotated[str, typer.Option("--format", "-f", help="text, csv, json, markdown, latex or html.")]
-OutputPath = Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file.")]
 
 
 @app.command()
@@ -85,11 +85,12 @@ def cost(
     found = sheet(counted, sizes=sizes, optimizer=optimizer, precision=precision)
     if compare is not None:
         other, _ = _traced(compare, inputs, compare_with, symbolic, hint, at)
-        found = _beside(found, sheet(count(other), sizes=sizes, optimizer=optimizer, precision=precision), columns)
+        second = sheet(count(other), sizes=sizes, optimizer=optimizer, precision=precision)
+        found = beside(found, second, columns, usual="flops")
         columns = None
     elif scaling:
         found = replace(found, summary=(*found.summary, "", *_scaling(counted, sizes)))
-    _print(found, _columns(found, columns, form, backward=backward), sort, depth, sizes, form, output)
+    print_sheet(found, _columns(found, columns, form, backward=backward), sort, depth, sizes, form, output)
 
 
 def _traced(
@@ -109,7 +110,7 @@ def _traced(
         from shapeflow.trace.tracer import trace
 
         arguments = parse_keywords(with_ or [])
-        recipe = replace(construct(maker_of(target), dict.fromkeys(_words(symbolic)), **arguments), training=False)
+        recipe = replace(construct(maker_of(target), dict.fromkeys(words(symbolic)), **arguments), training=False)
         positional, named = parse_inputs(inputs or [], Target(target, recipe).signature)
         hints = parse_sizes(hint or [])
         return trace(recipe, *positional, progress=step, hints=hints, **named), parse_sizes(at or [])
@@ -130,48 +131,9 @@ def _scaling(counted: Cost, sizes: dict[str, int]) -> list[str]:
     return lines or [str(each) for each in told[:1]]
 
 
-def _beside(left: Sheet, right: Sheet, columns: str | None) -> Sheet:
-    from shapeflow.cost.comparison import beside
-
-    wanted = _words(columns) or ["flops"]
-    if len(wanted) > 1:
-        raise InputError(f"two models are compared in one column, not in {', '.join(wanted)}")
-    return beside(left, right, wanted[0])
-
-
-def _columns(sheet: Sheet, columns: str | None, form: str, *, backward: bool) -> list[str] | None:
-    """Those that were asked for; for programs all there are."""
-    if columns is not None:
-        return _words(columns)
-    if form in FOR_MACHINES:
-        return [column.name for column in sheet.columns]
-    if not backward:
-        return None
-    return [each.name for each in sheet.columns if not each.hidden or each.name in ("backward", "training")]
-
-
-def _words(text: str | None) -> list[str]:
-    return [] if text is None else text.replace(",", " ").split()
-
-
-def _print(
-    sheet: Sheet,
-    columns: list[str] | None,
-    sort: str | None,
-    depth: int | None,
-    sizes: dict[str, int],
-    form: str,
-    output: Path | None,
-) -> None:
-    from shapeflow.cost.formats import rich_table, written
-    from shapeflow.cost.sheet import select
-
-    chosen = select(sheet, columns=columns, sort=sort, depth=depth, sizes=sizes)
-    if form == "text" and output is None:
-        stdout().print(rich_table(chosen), soft_wrap=True)
-        return
-    text = written(chosen, form) + "\n"
-    if output is None:
-        print(text, end="")
-    else:
-        write_text(output, text)
+def _columns(found: Sheet, columns: str | None, form: str, *, backward: bool) -> list[str] | None:
+    """The usual columns, and those of a backward where it is asked for."""
+    wanted = columns_of(found, columns, form)
+    if wanted is not None or not backward:
+        return wanted
+    return [each.name for each in found.columns if not each.hidden or each.name in ("backward", "training")]

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from shapeflow.arguments import parse_inputs, parse_keywords, parse_sizes
 from shapeflow.cli.command import app
-from shapeflow.cli.console import print_notes, stdout, write_text
+from shapeflow.cli.console import print_notes
 from shapeflow.cli.options import AtTexts, Depth, InputTexts, TargetText, WithTexts
+from shapeflow.cli.sheet import (
+    ColumnsText,
+    CompareWithTexts,
+    FormatText,
+    OutputPath,
+    SortText,
+    beside,
+    columns_of,
+    print_sheet,
+    words,
+)
 from shapeflow.cli.target import load_target
 from shapeflow.errors import InputError
 from shapeflow.progress import progress
 
 if TYPE_CHECKING:
     from shapeflow.cost.params import ParamReport
-    from shapeflow.cost.sheet import Sheet
-
-FOR_MACHINES = ("csv", "json")
 
 SymbolicText = Annotated[
     str | None,
@@ -34,18 +41,9 @@ ExcludeTexts = Annotated[
     typer.Option("--exclude", metavar="PATTERN", help='Parameters, modules or kinds: "*.bias", head, Conv2d.'),
 ]
 ByText = Annotated[str, typer.Option("--by", help="A line for each: module, kind, role or parameter.")]
-ColumnsText = Annotated[str | None, typer.Option("--columns", metavar="NAME,...", help="Which columns to show.")]
-SortText = Annotated[
-    str | None, typer.Option("--sort", metavar="COLUMN", help="Largest first; -COLUMN for smallest first.")
-]
-FormatText = Annotated[str, typer.Option("--format", "-f", help="text, csv, json, markdown, latex or html.")]
-OutputPath = Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file.")]
 Active = Annotated[bool, typer.Option("--active", help="What one token can touch, where a router picks experts.")]
 CompareText = Annotated[
     str | None, typer.Option("--compare", metavar="TARGET", help="Another model, side by side with the first.")
-]
-CompareWithTexts = Annotated[
-    list[str] | None, typer.Option("--compare-with", metavar="NAME=VALUE,...", help="Arguments for that one.")
 ]
 
 
@@ -69,15 +67,15 @@ def params(
     output: OutputPath = None,
 ) -> None:
     """Count parameters and buffers, each tensor once; with inputs, tell what the forward never reaches."""
-    names, kinds = _words(symbolic), _words(only)
+    names, kinds = words(symbolic), words(only)
     sizes = parse_sizes(at or [])
     report = _report(target, inputs, with_, names, kinds, exclude or [], active=active)
     sheet = report.sheet(by, sizes or None)
     if compare is not None:
         other = _report(compare, inputs, compare_with, names, kinds, exclude or [], active=active)
-        sheet = _beside(sheet, other.sheet(by, sizes or None), columns)
-    wanted = _columns(sheet, columns if compare is None else None, form)
-    _print(sheet, wanted, sort, depth, sizes, form, output)
+        sheet = beside(sheet, other.sheet(by, sizes or None), columns, usual="parameters")
+    wanted = columns_of(sheet, columns if compare is None else None, form)
+    print_sheet(sheet, wanted, sort, depth, sizes, form, output)
 
 
 def _report(
@@ -123,46 +121,3 @@ def _formulas(
     arguments: dict[str, Any] = parse_keywords(with_ or [])
     counted = count(maker_of(target), symbolic=symbolic, only=only, exclude=exclude, **arguments)
     return replace(counted, name=target.rpartition(":")[2])
-
-
-def _words(text: str | None) -> list[str]:
-    return [] if text is None else text.replace(",", " ").split()
-
-
-def _beside(left: Sheet, right: Sheet, columns: str | None) -> Sheet:
-    from shapeflow.cost.comparison import beside
-
-    wanted = _words(columns) or ["parameters"]
-    if len(wanted) > 1:
-        raise InputError(f"two models are compared in one column, not in {', '.join(wanted)}")
-    return beside(left, right, wanted[0])
-
-
-def _columns(sheet: Sheet, columns: str | None, form: str) -> list[str] | None:
-    """Those that were asked for; for programs all there are."""
-    if columns is not None:
-        return _words(columns)
-    return [column.name for column in sheet.columns] if form in FOR_MACHINES else None
-
-
-def _print(
-    sheet: Sheet,
-    columns: list[str] | None,
-    sort: str | None,
-    depth: int | None,
-    sizes: dict[str, int],
-    form: str,
-    output: Path | None,
-) -> None:
-    from shapeflow.cost.formats import rich_table, written
-    from shapeflow.cost.sheet import select
-
-    chosen = select(sheet, columns=columns, sort=sort, depth=depth, sizes=sizes)
-    if form == "text" and output is None:
-        stdout().print(rich_table(chosen), soft_wrap=True)
-        return
-    text = written(chosen, form) + "\n"
-    if output is None:
-        print(text, end="")
-    else:
-        write_text(output, text)
