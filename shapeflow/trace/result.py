@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property
 from importlib import import_module
-from operator import mul
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from shapeflow.dims.expr import Expr
+from shapeflow.dims.expr import Expr, product
 from shapeflow.trace.sharding import Collective, Sharding
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ class Shape:
     @property
     def bytes(self) -> Expr:
         """Numbers times bytes of one; of the whole, whatever a rank holds of it."""
-        return reduce(mul, self.dims, Expr.const(getattr(import_module("torch"), self.dtype).itemsize))
+        return product(self.dims) * getattr(import_module("torch"), self.dtype).itemsize
 
 
 @dataclass(frozen=True, slots=True)

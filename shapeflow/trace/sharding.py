@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from shapeflow.trace.result import Scope, Shape
 
 
+MANY = 2**20
+"""Parts of it are whole numbers for any usual number of ranks."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sharding:
     """`mesh` has a name and a size for each of its dims, `placements` one text each: `S(0)`, `R`, `P(sum)`.
@@ -59,4 +63,9 @@ class Collective:
     @property
     def bytes(self) -> Expr:
         """Of the larger of what each rank sends and receives."""
-        return max(self.sent.bytes, self.received.bytes, key=lambda size: size.value or 0)
+        return max(self.sent.bytes, self.received.bytes, key=_at_equal_sizes)
+
+
+def _at_equal_sizes(size: Expr) -> int:
+    """A formula as a number, to compare two that differ by the number of ranks: every name stands for many tokens."""
+    return size.evaluate(dict.fromkeys(size.symbols, MANY))

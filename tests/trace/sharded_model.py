@@ -155,6 +155,7 @@ def of_trace(how: str) -> dict:
         "collectives": Counter(each.operator for each in trace.collectives),
         "bytes": sum(each.bytes.at(B=B, T=T) for each in trace.collectives),
         "gathered": sum(each.bytes.at() for each in trace.collectives if not each.received.dims[0].symbols),
+        "sizes": sorted({f"{each.operator} {each.bytes}" for each in trace.collectives}),
         "domain": str(trace.domain),
         "name": trace.name,
         "labels": [line for line in trace.to_dot(unfold=True).splitlines() if "S(2) on tp" in line],

@@ -55,6 +55,15 @@ def test_whole_sizes_placements_and_bytes(traced: dict) -> None:
     assert "T % 4 == 0" in traced["sequence"]["domain"] and traced["fsdp"]["domain"] == "B >= 2, T >= 2"
 
 
+def test_bytes_are_those_of_the_larger_side_where_sizes_are_free(traced: dict) -> None:
+    """A gathered activation is four times what each of four ranks sends, a scattered sum four times what it gets."""
+    assert traced["sequence"]["sizes"] == [
+        "all_gather_into_tensor 384*B*T",  # of the head: 96 words, in four parts
+        "all_gather_into_tensor 512*B*(T//4)",
+        "reduce_scatter_tensor 512*B*(T//4)",
+    ]
+
+
 def test_placements_are_drawn_and_saved(traced: dict) -> None:
     assert any("B T 80 [S(2) on tp]" in line for line in traced["both"]["labels"])
     assert all(traced[how]["saved"] for how in HOWS)
