@@ -257,7 +257,7 @@ def real_module(model: Any) -> Any:
 def class_of(module: torch.nn.Module) -> type[torch.nn.Module]:
     """The class that somebody wrote: `fully_shard` puts one of its own in its place."""
     kind = type(module)
-    return kind.__bases__[1] if hasattr(module, "_get_fsdp_state") and len(kind.__bases__) > 1 else kind
+    return kind.__bases__[1] if hasattr(kind, "_get_fsdp_state") and len(kind.__bases__) > 1 else kind
 
 
 # Tensors that are spread over ranks; torch.distributed is large, and only asked where somebody has imported it
@@ -329,7 +329,8 @@ class GatheredGroup:
 
 def fsdp_groups(module: torch.nn.Module) -> list[GatheredGroup]:
     """The groups of parameters that a module gathers before it runs, by `torch.distributed.fsdp.fully_shard`."""
-    state = module._get_fsdp_state() if hasattr(module, "_get_fsdp_state") else None  # type: ignore[operator]
+    # asked of the class: a module itself looks through all its parts before it says that it has none
+    state = module._get_fsdp_state() if hasattr(type(module), "_get_fsdp_state") else None  # type: ignore[operator]
     found = []
     for group in [] if state is None else state._fsdp_param_groups:
         parameters = group.fsdp_params

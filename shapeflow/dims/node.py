@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from shapeflow.dims import layout
 from shapeflow.dims.boolean import BoolNode
 from shapeflow.dims.expr import Expr, maximum, minimum
@@ -195,3 +197,8 @@ class IntNode(SymNodeBase):
         return self._layout(layout.is_non_overlapping_and_dense, sizes, strides)
 
     is_non_overlapping_and_dense_indicator = is_non_overlapping_and_dense
+
+
+def hint_of(number: Any) -> Any:
+    """What stands for a number of the run: itself where it is a plain one."""
+    return number.node.hint if isinstance(number, torch.SymInt | torch.SymFloat) else number

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from shapeflow.dims.expr import Expr
+from shapeflow.dims.node import hint_of
 from shapeflow.torch_private import GatheredGroup, fsdp_groups, is_dtensor, ranks_of, spread, without_modes
 from shapeflow.trace.result import Shape
 from shapeflow.trace.sharding import Collective, Sharding
@@ -121,17 +122,12 @@ def sharding_of(tensor: torch.Tensor) -> Sharding | None:
     mesh, placements = spread.device_mesh, spread.placements
     names = mesh.mesh_dim_names or tuple(f"dim_{axis}" for axis in range(mesh.ndim))
     sizes = tuple(mesh.size(axis) for axis in range(mesh.ndim))
-    left, splits = [number_in(size) for size in tensor.shape], []
+    left, splits = [hint_of(size) for size in tensor.shape], []
     for placement, parts in zip(placements, sizes, strict=True):
         if hasattr(placement, "dim"):
             splits.append((placement.dim, parts, left[placement.dim] % parts == 0))
             left[placement.dim] = -(-left[placement.dim] // parts)
     return Sharding(tuple(zip(names, sizes, strict=True)), tuple(map(_text, placements)), tuple(splits))
-
-
-def number_in(size: Any) -> int:
-    """A size as the number that stands for it in the run."""
-    return size if type(size) is int else size.node.hint
 
 
 def _text(placement: Any) -> str:

@@ -14,6 +14,7 @@ import torch
 
 from shapeflow.dims.env import DimEnv
 from shapeflow.dims.expr import Expr
+from shapeflow.dims.node import hint_of
 from shapeflow.trace.convolution import convolution
 from shapeflow.trace.traced import traced
 
@@ -167,7 +168,3 @@ def grouped_mm(
     if a.dim() == b.dim():
         groups = [a.shape[0]] if a.dim() == 3 else [] if offs is None else [offs.shape[0]]
     return a.new_empty((*groups, a.shape[-2], b.shape[-1]), dtype=out_dtype)
-
-
-def hint_of(number: Any) -> Any:
-    return number.node.hint if isinstance(number, torch.SymInt | torch.SymFloat) else number
