@@ -21,7 +21,7 @@ from models.gpt import GPT, DecoderBlock, GPTConfig
 
 sf.enforce("training")  # the shapes in its annotations hold from its import on, or it stops
 from training.command import launch  # noqa: E402
-from training.settings import RunError, Settings, setting  # noqa: E402
+from training.settings import TINY, RunError, Settings, setting  # noqa: E402
 from training.text import TEXTS, Texts  # noqa: E402
 
 
@@ -35,20 +35,7 @@ class GPTSettings(Settings):
 
 PRESETS = {
     "default": GPTSettings(d_model=96, d_ff=384, n_layers=3, batch=16, steps=800, rate=4e-3),
-    "tiny": GPTSettings(
-        text="zen",
-        window=20,
-        d_model=16,
-        n_heads=2,
-        d_ff=32,
-        n_layers=2,
-        steps=60,
-        batch=8,
-        rate=1e-2,
-        warmup=6,
-        eval_every=10,
-        save_every=10,
-    ),
+    "tiny": GPTSettings(text="zen", window=20, n_layers=2, **TINY),
 }
 
 

@@ -20,7 +20,7 @@ from models.transformer import DecoderLayer, EncoderLayer, Transformer, Transfor
 sf.enforce("training")  # the shapes in its annotations hold from its import on, or it stops
 from training.command import launch  # noqa: E402
 from training.numerals import Numerals  # noqa: E402
-from training.settings import RunError, Settings, setting  # noqa: E402
+from training.settings import TINY, RunError, Settings, setting  # noqa: E402
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,19 +40,7 @@ class TranslationSettings(Settings):
 
 PRESETS = {
     "default": TranslationSettings(d_model=64, d_ff=256, n_layers=2, batch=64),
-    "tiny": TranslationSettings(
-        limit=100,
-        d_model=16,
-        n_heads=2,
-        d_ff=32,
-        n_layers=1,
-        steps=60,
-        batch=8,
-        rate=1e-2,
-        warmup=6,
-        eval_every=10,
-        save_every=10,
-    ),
+    "tiny": TranslationSettings(limit=100, n_layers=1, **TINY),
 }
 
 

@@ -61,6 +61,18 @@ class Settings:
         return self.rate * (0.1 + 0.9 * (1 + math.cos(math.pi * done)) / 2)
 
 
+TINY: dict[str, Any] = {
+    "d_model": 16,
+    "n_heads": 2,
+    "d_ff": 32,
+    "steps": 60,
+    "batch": 8,
+    "rate": 1e-2,
+    "warmup": 6,
+    "eval_every": 10,
+    "save_every": 10,
+}
+"""What the tiny presets share: seconds, for a first try and for the tests."""
 MAY_BE_ZERO = ("seed", "warmup", "decay", "dropout")
 FREE = ("eval_every", "eval_batches", "save_every")
 """What changes no loss, so that a resumed run may set it anew."""

@@ -202,8 +202,7 @@ def _without_blind_guesses(checked: Checked, parameters: Iterable[str]) -> Check
         of_sizes = problem.rule in ("SF101", "SF102", "SF103") and problem.level == "error"
         return replace(problem, level="note") if of_sizes and any(map(blind.fullmatch, names)) else problem
 
-    report = checked.report
-    return replace(checked, report=replace(report, problems=tuple(map(judged, report.problems))))
+    return _with(checked, map(judged, checked.report.problems))
 
 
 def _asked_of_the_owner(checked: Checked, owner: str) -> Checked:
@@ -214,7 +213,7 @@ def _asked_of_the_owner(checked: Checked, owner: str) -> Checked:
             return problem
         return replace(problem, level="note", details=(*problem.details, f"inside {owner} it holds"))
 
-    return replace(checked, report=replace(checked.report, problems=tuple(map(judged, checked.report.problems))))
+    return _with(checked, map(judged, checked.report.problems))
 
 
 def _told(name: str, way: Way, checked: Checked) -> Checked:
@@ -224,8 +223,11 @@ def _told(name: str, way: Way, checked: Checked) -> Checked:
     how = "called with" if way.values else "built with"
     what = "it" if way.values else "its constructor"
     message = f"{name} is {how} {way.guess}, as {what} needs arguments: what is told here holds for these"
-    report = checked.report
-    return replace(checked, report=replace(report, problems=(*report.problems, Problem("SF401", "note", message))))
+    return _with(checked, [*checked.report.problems, Problem("SF401", "note", message)])
+
+
+def _with(checked: Checked, problems: Iterable[Problem]) -> Checked:
+    return replace(checked, report=replace(checked.report, problems=tuple(problems)))
 
 
 def _always_crashes(report: Report) -> bool:
@@ -239,9 +241,9 @@ def _agreed(crashed: list[Checked]) -> Checked:
     ]
     if all(place == places[0] for place in places[1:]):
         return crashed[0]
-    report = crashed[0].report
-    problems = tuple(replace(each, level="warning") if each.level == "error" else each for each in report.problems)
-    return replace(crashed[0], report=replace(report, problems=problems))
+    first = crashed[0]
+    problems = (replace(each, level="warning") if each.level == "error" else each for each in first.report.problems)
+    return _with(first, problems)
 
 
 def _failed(name: str, error: Exception, began: float) -> Report:

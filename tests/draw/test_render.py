@@ -1,6 +1,5 @@
 """Files: every format, with the system's Graphviz and with the bundled one, and what happens when it cannot be."""
 
-import shutil
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -15,16 +14,6 @@ from shapeflow.graph import build, fold
 from tests.handmade import Model, toy
 
 BEGINS = {"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF", "dot": b'digraph "GPT"'}
-
-
-@pytest.fixture(params=["system", "bundled"])
-def engine(request, monkeypatch, tmp_path):
-    """Draw with the system's `dot`, then as if there were none."""
-    if request.param == "bundled":
-        monkeypatch.setenv("PATH", str(tmp_path / "no programs here"))
-    elif not shutil.which("dot"):
-        pytest.skip("no dot is installed; the bundled one is tested")
-    return request.param
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import time
 
 import pytest
@@ -21,16 +20,6 @@ DATA = re.compile(r'<script type="application/json" id="data">(.*?)</script>', r
 
 def data_of(html: str) -> dict:
     return json.loads(DATA.search(html)[1])
-
-
-@pytest.fixture(params=["system", "bundled"])
-def engine(request, monkeypatch, tmp_path):
-    """Draw with the system's `dot`, then as if there were none."""
-    if request.param == "bundled":
-        monkeypatch.setenv("PATH", str(tmp_path / "no programs here"))
-    elif not shutil.which("dot"):
-        pytest.skip("no dot is installed; the bundled one is tested")
-    return request.param
 
 
 def test_same_graph_same_bytes(engine):
