@@ -25,6 +25,7 @@ HintTexts = Annotated[
 AtTexts = Annotated[
     list[str] | None, typer.Option("--at", metavar="NAME=SIZE,...", help="Show these sizes beside the names.")
 ]
+Marked = Annotated[bool, typer.Option("--check", help="Mark what `shapeflow check` finds in red.")]
 Limit = Annotated[
     float | None,
     typer.Option("--limit", min=0.1, metavar="SECONDS", help="Stop a target after this time, with what was found; 60."),

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from shapeflow.cli.checked import checked, tell
 from shapeflow.cli.command import app
 from shapeflow.cli.console import print_notes
-from shapeflow.cli.options import AtTexts, Depth, HintTexts, InputTexts, TargetText, WithTexts
+from shapeflow.cli.options import AtTexts, Depth, HintTexts, InputTexts, Marked, TargetText, WithTexts
 from shapeflow.cli.target import trace_target
 from shapeflow.errors import InputError, ShapeflowError
 from shapeflow.progress import progress
@@ -31,26 +32,30 @@ def view(
     no_open: Annotated[bool, typer.Option("--no-open", help="Write the page, and leave the browser alone.")] = False,
     at: AtTexts = None,
     depth: Depth = None,
+    check: Marked = False,
     with_: WithTexts = None,
     hint: HintTexts = None,
 ) -> None:
     """Walk through the model in the browser: a sheet for each module, sizes to type, search.
 
-    The page is one file that needs no network: send it to others as it is.
+    The page is one file that needs no network: send it to others as it is. With --check the exit status is 1 when there
+    are errors; the page is written and opened all the same.
     """
     if output is not None and output.suffix.lower() != ".html":
         raise InputError(f"--output {output}: the page is html; name it {output.with_suffix('.html')}")
     traced, sizes = trace_target(target, inputs, with_, hint, at)
+    report = checked(target, inputs, with_, hint) if check else None
     path = output or _temporary(traced.name)
     with progress("counting operations") as step:
         operations = _operations(traced)
         step(f"drawing {path}")
         from shapeflow.draw.render import save
 
-        save(traced.to_networkx(), path, depth=depth, sizes=sizes, operations=operations)
+        save(traced.to_networkx(), path, depth=depth, sizes=sizes, operations=operations, report=report)
     print(path)
     if not no_open and not webbrowser.open(path.resolve().as_uri()):
         print_notes([f"no browser could be opened here; open {path} in one"])
+    tell(report)
 
 
 def _operations(traced: Trace) -> Operations | None:

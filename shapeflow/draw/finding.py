@@ -3,12 +3,13 @@
 >>> findings(graph, shown, sf.check(model, "B T:int64"))
 {'view_3': (Finding(level='warning', text='SF301: heads are merged without a transpose'),)}
 
-A problem has a line of the user's code and a module; so has a node. What is folded or closed shows the problems of all
-that it stands for.
+A problem has a line of the user's code and a module; so has a node. Of several operators on the line it is at those
+that its message names. What is folded or closed shows the problems of all that it stands for.
 """
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -36,11 +37,17 @@ class Finding:
 
 def findings(graph: nx.MultiDiGraph, shown: nx.MultiDiGraph, report: Report) -> dict[str, tuple[Finding, ...]]:
     """The findings of a report by the node of `shown` that they are at; what is at none has the key `NOWHERE`."""
-    places: dict[str, dict[Finding, None]] = defaultdict(dict)
-    for problem in report.problems:
-        finding = Finding(problem.level, f"{problem.rule}: {problem.message}")
+    told = [Finding(problem.level, f"{problem.rule}: {problem.message}") for problem in report.problems]
+    places = numbers(graph, shown, report)
+    return {name: tuple(dict.fromkeys(told[number] for number in found)) for name, found in places.items()}
+
+
+def numbers(graph: nx.MultiDiGraph, shown: nx.MultiDiGraph, report: Report) -> dict[str, tuple[int, ...]]:
+    """Which of the report's problems each node of `shown` has, by their numbers in it."""
+    places: dict[str, list[int]] = defaultdict(list)
+    for number, problem in enumerate(report.problems):
         for name in list(_places(graph, shown, problem)) or [NOWHERE]:
-            places[name][finding] = None
+            places[name].append(number)
     return {name: tuple(found) for name, found in places.items()}
 
 
@@ -49,8 +56,14 @@ def _places(graph: nx.MultiDiGraph, shown: nx.MultiDiGraph, problem: Problem) ->
     line = [node for node in nodes(graph) if _line(node) == (problem.file, problem.line)]
     inside = [node for node in line if _within(node, problem.module)]
     module = [node for node in nodes(graph) if problem.module and _within(node, problem.module)][:1]
-    wanted = {node.name for node in inside or line or module}
+    wanted = {node.name for node in _named(inside or line, problem.message) or module}
     return (name for name in shown if wanted.intersection(members_of(shown, name)))
+
+
+def _named(found: list[Node | Block], message: str) -> list[Node | Block]:
+    """The operators of a line that the message speaks of, or all of them where it speaks of none."""
+    words = set(re.findall(r"\w+", message))
+    return [node for node in found if isinstance(node, Node) and node.operator in words] or found
 
 
 def _line(node: Node | Block) -> tuple[str, int] | None:

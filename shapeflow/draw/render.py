@@ -59,11 +59,12 @@ def _html(
     depth: int | None = None,
     sizes: Mapping[str, int] | None = None,
     operations: Operations | None = None,
+    report: Any = None,
     theme: str = "light",
     **_: Any,
 ) -> bytes:
     own = "" if theme == "light" else theme  # light is what drawings are: no reader asked for it
-    return to_html(graph, depth=depth, sizes=sizes, operations=operations, theme=own).encode()
+    return to_html(graph, depth=depth, sizes=sizes, operations=operations, report=report, theme=own).encode()
 
 
 WRITERS: Mapping[str, Writer] = {

@@ -6,6 +6,8 @@
 class Book {
   constructor(data) {
     Object.assign(this, data);
+    this.inside = new Map();
+    this.found = null;
     this.root = { key: "", sheet: 0, path: "", parent: null, item: null, copy: 0, children: new Map() };
     this.hashes = null;
   }
@@ -80,6 +82,26 @@ class Book {
   // All places of one sheet.
   instances(sheet) {
     return [...this.places()].filter((place) => place.sheet === sheet);
+  }
+
+  // The numbers of what was found at an item, and inside of it; on a sheet and below.
+  foundAt(item) {
+    return [...new Set([...(item.findings ?? []), ...(opens(item) ? this.foundOn(item.sheet) : [])])];
+  }
+
+  foundOn(sheet) {
+    if (!this.inside.has(sheet)) this.inside.set(sheet, [...new Set(this.sheets[sheet].items.flatMap((item) => this.foundAt(item)))]);
+    return this.inside.get(sheet);
+  }
+
+  // Where one finding is, as [place, item]; what is in the module that the finding names comes first.
+  spots(number) {
+    this.found ??= this.findings.map(({ module }, each) => {
+      const spots = [...this.places()].flatMap((place) => this.sheet(place).items.map((item, i) => [place, i, item]).filter(([, , item]) => item.findings?.includes(each)));
+      const isNamed = ([place, , item]) => place.path === module || item.names?.some((name) => this.path(place, name) === module);
+      return [...spots.filter(isNamed), ...spots.filter((spot) => !isNamed(spot))];
+    });
+    return this.found[number];
   }
 
   // Whether a shape has sizes that only values decide.

@@ -9,11 +9,12 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 
 from shapeflow.dims.expr import Expr
+from shapeflow.draw.finding import numbers
 from shapeflow.draw.label import Labels, place
 from shapeflow.draw.page.formula import tree
 from shapeflow.draw.page.layout import Box, Layout, Line, Words, lay_out
@@ -22,6 +23,9 @@ from shapeflow.draw.page.sheet import Item, Name, Sheet, Wire, sheets_of
 from shapeflow.draw.palette import FAMILIES, family_of
 from shapeflow.graph import collapse, fold
 from shapeflow.trace.result import Condition, Location, Shape
+
+if TYPE_CHECKING:
+    from shapeflow.check.problem import Problem, Report
 
 LONGEST = 34  # letters of a line on a box; the panel beside the sheet shows all of it
 MOST_SHAPES = 3  # on one wire; the panel lists the rest
@@ -51,14 +55,16 @@ def book(
     depth: int | None,
     sizes: Mapping[str, int] | None,
     operations: Operations | None = None,
+    report: Report | None = None,
 ) -> dict[str, Any]:
     """The data of a page; modules deeper than `depth` do not open, `sizes` are filled in for the reader.
 
-    What a closed module does is not among its `operations`.
+    What a closed module does is not among its `operations`. What the `report` tells stands where it was found.
     """
     folded = fold(graph if depth is None else collapse(graph, depth))
     tables = _Tables(Labels.of(graph))
-    sheets = sheets_of(folded, operations.flops if operations else {})
+    found = numbers(graph, folded, report) if report else {}
+    sheets = sheets_of(folded, operations.flops if operations else {}, found)
     words = [_words(sheet, tables) for sheet in sheets]
     placed = lay_out(sheets, words)
     drawn = [_sheet(*each, tables) for each in zip(sheets, words, placed, strict=True)]
@@ -68,6 +74,8 @@ def book(
         "parameters": tables.formula(root.parameters if root else 0),
         "counted": operations is not None,
         "unknown": operations.unknown if operations else (),
+        "checked": report and _checked(report),
+        "findings": [_finding(problem) for problem in report.problems] if report else [],
         "sheets": drawn,
         "families": {family: words for family, (words, _) in FAMILIES.items()},
         **_names(graph, tables, sizes or {}),
@@ -152,9 +160,10 @@ def _item(item: Item, lines: Iterable[str], box: Box, tables: _Tables) -> dict[s
         "reads": [[_name(name), None if shape is None else tables.shape(shape)] for name, shape in item.reads],
         "port": item.port,
         "code": _code(item.location),
+        "findings": item.findings,
     }
-    numbers = {"parameters": item.parameters, "flops": item.flops}
-    told = {key: tables.formula(value) for key, value in numbers.items() if value and value != Expr.const(0)}
+    counts = {"parameters": item.parameters, "flops": item.flops}
+    told = {key: tables.formula(value) for key, value in counts.items() if value and value != Expr.const(0)}
     opens = {} if item.sheet is None else {"sheet": item.sheet}
     return {key: value for key, value in facts.items() if value} | told | opens
 
@@ -233,3 +242,25 @@ def _conditions(conditions: Iterable[Condition]) -> list[dict[str, Any]]:
     """One entry for what every block asks anew."""
     counted = Counter(conditions).items()
     return [{"text": str(each), "code": _code(each.location), "times": times} for each, times in counted]
+
+
+def _checked(report: Report) -> str:
+    """What the check as a whole says, for a page on which nothing is red."""
+    holds = f"checked: holds for all {report.domain}" if report.domain and str(report.domain) else "checked"
+    return ", ".join(filter(None, (holds, "" if report.finished else "stopped by its limit of time")))
+
+
+def _finding(problem: Problem) -> dict[str, Any]:
+    """All that the checker tells of one problem, as texts."""
+    witness = ", ".join(f"{name} = {size}" for name, size in (problem.witness or {}).items())
+    facts = {
+        "level": problem.level,
+        "rule": problem.rule,
+        "message": problem.message,
+        "module": problem.module,
+        "code": _code(Location(problem.file, problem.line, problem.code)) if problem.file else None,
+        "witness": witness,
+        "fix": problem.fix,
+        "details": problem.details,
+    }
+    return {key: value for key, value in facts.items() if value}

@@ -38,6 +38,7 @@ def _of(theme: Theme) -> Iterator[tuple[str, str]]:
     yield from (("ground", theme.ground), ("text", theme.text), ("faint", theme.faint), ("wire", theme.line))
     yield from (("spine", theme.spine), ("mark", theme.mark), ("fresh", theme.fresh), ("end-text", theme.end_text))
     paints = {"plain": theme.plain, "block": theme.block, "end": theme.end, "made": theme.made, **theme.fills}
+    paints |= {"error": theme.error, "warned": theme.warning}
     for name, paint in paints.items():
         yield from _paint(name, paint)
 

@@ -18,10 +18,16 @@ class Contents {
     const below = this.book.sheet(place).items.map((item, number) => [item, number]).filter(([item]) => opens(item));
     const open = this.opened.has(place.key);
     const here = place.key === this.place.key;
-    const words = html("button", { class: "entry", "aria-current": here ? "page" : null, title: kind, onclick: () => this.act.open(here ? this.place : place) }, html("span", {}, breakable(title)), html("small", {}, kind === title ? "" : kind));
+    const words = html("button", { class: "entry", "aria-current": here ? "page" : null, title: kind, onclick: () => this.act.open(here ? this.place : place) }, html("span", {}, breakable(title), this.mark(place)), html("small", {}, kind === title ? "" : kind));
     const fold = below.length ? html("button", { class: "fold", "aria-expanded": String(open), "aria-label": `What is in ${title}`, onclick: () => this.toggle(place) }, open ? "▾" : "▸") : html("span", { class: "fold" });
     const inner = open && below.length ? html("ul", {}, below.map(([item, number]) => this.entry(this.near(place, number), shown(item), item.kind))) : null;
     return html("li", {}, html("div", {}, fold, words), inner);
+  }
+
+  // How many findings are on the sheet and below.
+  mark(place) {
+    const found = this.book.foundOn(place.sheet).map((number) => this.book.findings[number]);
+    return found.length ? html("i", { class: `count ${worst(found)}`, title: counted(found.length, "finding") }, found.length) : null;
   }
 
   // The copy on the way to the open sheet where there is one, else the first.

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
 import networkx as nx
 
@@ -20,8 +21,11 @@ from shapeflow.draw.page.colours import colours
 from shapeflow.draw.page.operations import Operations
 from shapeflow.draw.palette import theme_of
 
+if TYPE_CHECKING:
+    from shapeflow.check.problem import Report
+
 # One closure in this order: what comes later reads what comes before.
-SCRIPTS = ("formula", "book", "flow", "camera", "sheet", "panel", "contents", "search", "page")
+SCRIPTS = ("formula", "book", "flow", "camera", "sheet", "findings", "panel", "contents", "search", "page")
 ESCAPED = {ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&"}
 
 
@@ -31,15 +35,17 @@ def to_html(
     depth: int | None = None,
     sizes: Mapping[str, int] | None = None,
     operations: Operations | None = None,
+    report: Report | None = None,
     theme: str = "",
 ) -> str:
     """The whole page. Same graph, same text.
 
     Modules deeper than `depth` do not open; `sizes` (name -> number) are filled in for the reader, who may change them.
-    `operations` (see `operations_of`) are told in the panel. `theme` is `"light"`, `"dark"`, or what the
-    reader's system says; there is a button for it in any case.
+    `operations` (see `operations_of`) are told in the panel. What `report` (of `sf.check`) found is red where it is and
+    listed to jump from one to the next. `theme` is `"light"`, `"dark"`, or what the reader's system says; there is a
+    button for it in any case.
     """
-    found = book(graph, depth=depth, sizes=sizes, operations=operations)
+    found = book(graph, depth=depth, sizes=sizes, operations=operations, report=report)
     data = json.dumps(found, separators=(",", ":")).translate(ESCAPED)
     style = colours() + _file("page.css")
     script = '"use strict";\n{\n' + "\n".join(_file(f"{name}.js") for name in SCRIPTS) + "}\n"

@@ -6,6 +6,7 @@ const KEYS = [
   ["Backspace", "go out to the module around"],
   ["[ and ]", "the copy before, the copy after"],
   ["u, d, b", "highlight all upstream, downstream, both; again to end"],
+  ["e, E", "the next finding, the one before"],
   ["/", "search"],
   ["s", "type sizes"],
   ["n", "names or sizes on the drawing"],
@@ -76,7 +77,8 @@ const act = {
 const drawing = new Drawing(book, sizes);
 const camera = new Camera(byId("drawing"), byId("view"));
 for (const [name, size] of Object.entries(book.sizes)) sizes.type(name, String(size));
-const panel = new Panel(book, sizes, act);
+const findings = new Findings(book, act);
+const panel = new Panel(book, sizes, findings, act);
 const contents = new Contents(book, act);
 const search = new Search(book, act);
 
@@ -120,6 +122,7 @@ function refresh() {
   const { place, chosen, flow } = state;
   drawing.relabel(mode);
   drawing.mark(chosen, flow);
+  findings.show(place, chosen);
   panel.show(place, chosen, flow?.place.key === place.key ? flow : null);
   const note = byId("flow-note");
   note.hidden = !flow;
@@ -198,6 +201,8 @@ const COMMANDS = {
   u: () => act.flow("up"),
   d: () => act.flow("down"),
   b: () => act.flow("both"),
+  e: () => findings.step(1),
+  E: () => findings.step(-1),
   "/": () => byId("search").select(),
   s: () => byId("sizes").querySelector("input")?.select(),
   n: () => byId("mode").click(),

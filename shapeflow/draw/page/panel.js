@@ -1,8 +1,8 @@
 // The panel beside the sheet: the sizes to type, and all that is known of what is chosen.
 
 class Panel {
-  constructor(book, sizes, act) {
-    Object.assign(this, { book, sizes, act });
+  constructor(book, sizes, findings, act) {
+    Object.assign(this, { book, sizes, findings, act });
     this.fields();
   }
 
@@ -94,6 +94,7 @@ class Panel {
       html("p", { class: "kind" }, this.kindOf(item)),
       path ? html("p", { class: "path" }, html("code", {}, path)) : null,
       this.buttons(item, number, flow),
+      this.findings.details(item),
       this.facts([this.parameters(item.parameters, copies(item)), opens(item) ? counted(item.operators, "operator") : null, this.flops(item.flops, copies(item))]),
       this.shapes("Inputs", inputs.map(([, from, shape]) => [items[from].title, shape, () => this.act.choose(from)])),
       item.type === "output" ? null : this.shapes("Outputs", (item.outputs ?? []).map((shape, i) => [item.outputs.length > 1 ? String(i + 1) : "", shape])),

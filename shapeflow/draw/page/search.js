@@ -1,4 +1,4 @@
-// Search over operators, modules, shapes and parameters, in every copy; what is drawn once is found once.
+// Search over operators, modules, shapes, parameters and findings, in every copy; what is drawn once is found once.
 
 const MOST = 60;
 
@@ -23,8 +23,9 @@ class Search {
         const reads = (item.reads ?? []).map(([name]) => this.book.path(place, name));
         const names = (item.names ?? []).map((name) => this.book.path(place, name));
         const paths = names.length ? names : [place.path];
-        const fields = [item.title, [...paths, item.kind, item.operator].join("\n"), reads.join("\n"), shapes.join("\n")];
-        yield { place, number, item, fields: fields.map((field) => (field ?? "").toLowerCase()), shapes, reads, path: paths[0] };
+        const found = (item.findings ?? []).map((each) => this.book.findings[each]).map(({ rule, message }) => `${rule} ${message}`);
+        const fields = [item.title, [...paths, item.kind, item.operator].join("\n"), reads.join("\n"), shapes.join("\n"), found.join("\n")];
+        yield { place, number, item, fields: fields.map((field) => (field ?? "").toLowerCase()), shapes, reads, found, path: paths[0] };
       }
     }
   }
@@ -75,14 +76,14 @@ class Search {
   row(entry, i) {
     const about = [entry.path, entry.item.kind && entry.item.kind !== entry.item.title ? entry.item.kind : ""].filter(Boolean).join("  ");
     const shapes = entry.shapes.slice(0, 2).join(", ");
-    const parameters = entry.score === 3 ? entry.reads.join(", ") : "";
+    const matched = { 3: entry.reads, 5: entry.found }[entry.score] ?? [];
     return html(
       "li",
       { role: "option", id: `found-${i}`, onpointerdown: (event) => event.preventDefault(), onclick: () => this.go(i) },
       html("b", { class: entry.item.family ? `family-${entry.item.family}` : opens(entry.item) ? "module" : "" }, shown(entry.item)),
       entry.times > 1 ? html("span", { class: "times" }, ` in ${entry.times} places`) : null,
       html("code", {}, shapes),
-      html("small", {}, parameters || about),
+      html("small", {}, matched.join(", ") || about),
     );
   }
 

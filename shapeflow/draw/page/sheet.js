@@ -61,7 +61,7 @@ class Drawing {
     return svg(
       "g",
       {
-        class: `item ${item.type} ${item.family ? `family-${item.family}` : ""}${opens(item) ? " opens" : ""}`,
+        class: `item ${item.type} ${this.found(item)} ${item.family ? `family-${item.family}` : ""}${opens(item) ? " opens" : ""}`,
         transform: `translate(${x} ${y})`,
         tabindex: 0,
         role: "button",
@@ -74,6 +74,7 @@ class Drawing {
       this.rectangle(item, width, height, 0, "box"),
       this.text(title, "title", first + 1, room),
       about.map((line, i) => this.text(line, "about", first + 15 + 14 * i, width - 12)),
+      this.badge(item, width, height),
       opens(item) ? this.handle(width, height, number, act) : null,
       svg("title", {}, this.spoken(item)),
     );
@@ -85,6 +86,19 @@ class Drawing {
 
   text(words, name, y, room) {
     return svg("text", { class: name, y, "data-room": room }, words);
+  }
+
+  // Red at a finding; a module is marked by the badge alone where it only has one inside.
+  found(item) {
+    return item.findings ? `found ${worst(item.findings.map((number) => this.book.findings[number]))}` : "";
+  }
+
+  // How many findings are here and inside, in the left corner.
+  badge(item, width, height) {
+    const found = this.book.foundAt(item).map((number) => this.book.findings[number]);
+    if (!found.length) return null;
+    const at = `translate(${2 - width / 2} ${2 - height / 2})`;
+    return svg("g", { class: `badge ${worst(found)}`, transform: at }, svg("circle", { r: 8 }), svg("text", { y: 3.6 }, found.length === 1 ? "!" : found.length));
   }
 
   // The ⓘ of a module: selects it, where a click elsewhere opens it.
@@ -102,6 +116,8 @@ class Drawing {
     if (item.parameters !== undefined) words.push(`${this.book.formulas[item.parameters][0]} parameters`);
     const outputs = (item.outputs ?? []).map((number) => this.book.shapes[number].text);
     if (outputs.length) words.push(`gives ${outputs.slice(0, 4).join(", ")}`);
+    const found = this.book.foundAt(item);
+    if (found.length) words.push(found.length > 3 ? counted(found.length, "finding") : found.map((n) => `${this.book.findings[n].level} ${this.book.findings[n].rule}`).join(", "));
     if (opens(item)) words.push("opens");
     return words.filter(Boolean).join(", ");
   }
@@ -115,7 +131,7 @@ class Drawing {
     const about = `${items[wire.from].title} → ${items[wire.to].title}: ${words.join(", ")}`;
     return svg(
       "g",
-      { class: "wire" },
+      { class: `wire ${this.found(items[wire.to])}` },
       svg("path", { class: "line", d: curve(wire.points) }),
       svg("path", { class: "tip", d: arrow(wire.points) }),
       reference,

@@ -35,8 +35,8 @@ class Item:
     """One box. `type` is input, output, constant, operator; `module` (opens a sheet or is closed), `leaf` (a module
     that is one operator), `entry` or `exit` (a tensor that crosses the border of the sheet, the `port`-th of them).
 
-    `names` are those of the module calls that it stands for. What may differ between equal modules, the line of the
-    code, does not make two sheets of them.
+    `names` are those of the module calls that it stands for, `findings` the numbers of what was found at it. What may
+    differ between equal modules, the line of the code, does not make two sheets of them.
     """
 
     type: str
@@ -52,6 +52,7 @@ class Item:
     reads: tuple[tuple[Name, Shape | None], ...] = ()
     sheet: int | None = None
     port: int = 0
+    findings: tuple[int, ...] = ()
     location: Location | None = field(default=None, compare=False)
 
 
@@ -98,15 +99,20 @@ class _Book:
     graph: nx.MultiDiGraph
     tree: Calls
     flops: Mapping[str, Expr]
+    findings: Mapping[str, tuple[int, ...]]
     numbers: dict[Sheet, int] = field(default_factory=dict)
 
 
-def sheets_of(graph: nx.MultiDiGraph, flops: Mapping[str, Expr] | None = None) -> list[Sheet]:
+def sheets_of(
+    graph: nx.MultiDiGraph,
+    flops: Mapping[str, Expr] | None = None,
+    findings: Mapping[str, tuple[int, ...]] | None = None,
+) -> list[Sheet]:
     """The whole model's sheet, and those of all modules below it; children refer to later sheets.
 
-    `flops` are the operations of each operator by node name, where they are known.
+    `flops` are the operations of each operator by node name, where they are known, `findings` what was found at it.
     """
-    book = _Book(graph, calls_of(graph), flops or {})
+    book = _Book(graph, calls_of(graph), flops or {}, findings or {})
     _number(book, ())
     return _root_first(list(book.numbers))
 
@@ -175,6 +181,7 @@ def _work(book: _Book, node: Node, around: Scopes) -> dict:
         "flops": book.flops.get(node.name, NONE),
         "outputs": () if node.kind == "output" else node.outputs,
         "reads": tuple((_name(read, around), shapes.get(read)) for read in node.parameters),
+        "findings": book.findings.get(node.name, ()),
         "location": node.location,
     }
 
@@ -193,11 +200,13 @@ def _call_item(book: _Book, scopes: Scopes, around: Scopes) -> Item:
 
 
 def _block_item(book: _Book, block: Block, around: Scopes) -> Item:
-    if not block.scopes:
+    if block.scopes:
+        facts = _module(book, block.scopes, around)
+    else:
         name = str(book.graph.graph["name"])
-        return Item("module", name, name, operators=block.operators, outputs=block.outputs, parameters=block.parameters)
-    facts = _module(book, block.scopes, around)
-    return Item("module", **facts, operators=block.operators, outputs=block.outputs)
+        facts = {"title": name, "kind": name, "parameters": block.parameters}
+    found = book.findings.get(block.name, ())
+    return Item("module", **facts, operators=block.operators, outputs=block.outputs, findings=found)
 
 
 def _module(book: _Book, scopes: Scopes, around: Scopes) -> dict:

@@ -109,6 +109,15 @@ def test_save_writes_a_page(tmp_path):
     assert data["sizes"] == {"B": 2, "T": 5} and len(data["sheets"]) == 1
 
 
+def test_save_marks_what_a_check_found(tmp_path):
+    trace = sf.trace(gpt())
+    trace.save(tmp_path / "gpt.html", report=sf.check(gpt()))
+    data = data_of((tmp_path / "gpt.html").read_text())
+    (finding,) = data["findings"]
+    assert (finding["rule"], finding["level"], finding["code"][0]) == ("SF104", "note", "models/gpt.py:70")
+    assert data["checked"] == "checked: holds for all B >= 1, 1 <= T <= 64"
+
+
 def test_a_graphviz_that_fails_is_told(monkeypatch, tmp_path):
     failing = tmp_path / "dot"
     failing.write_text("#!/bin/sh\necho 'out of ink' >&2\nexit 3\n")

@@ -7,6 +7,7 @@ from playwright.sync_api import expect
 
 import shapeflow as sf
 from models.gpt import toy as gpt
+from shapeflow.check.problem import Problem, Report
 from shapeflow.draw.page import operations_of
 from shapeflow.draw.page.operations import Operations
 from shapeflow.graph import build
@@ -383,6 +384,127 @@ def test_names_of_the_model_are_text_and_nothing_else(show):
     assert crumbs(page) == [EVIL, EVIL]
     item(page, "<svg onload=alert(3)>").click()
     assert "'\"&amp;<b>" in page.locator("#details").inner_text()
+    page.locator("#search").fill("onerror")
+    assert EVIL in page.locator("#results").inner_text()
+    assert page.locator("script").count() == 2 and page.locator("img").count() == 0
+
+
+def faulty():
+    """Two operators of one line in each of two modules, and a report that finds something at some of them."""
+    model = Model("Net")
+    x = model.input("x", "B T")
+    for path in ("first", "second"):
+        with model.module(path, "Part"):
+            h = model.op("softmax", model.op("exp", x, out="B T", line=5), out="B T", line=5)
+            x = model.op("log", h, out="B T", line=6) if path == "second" else model.op("sin", h, out="B T", line=7)
+    model.output(x)
+    where = {"file": "models/tiny.py", "line": 5, "code": "x = softmax(exp(x))"}
+    problems = (
+        Problem("SF101", "error", "softmax goes over the wrong axis", **where, module="second", fix="softmax(-1)"),
+        Problem("SF305", "warning", "nobody needs the logarithm", file="models/tiny.py", line=6, witness={"B": 3}),
+        Problem("SF104", "note", "it is too long", details=("it crashes at T = 65",)),
+    )
+    return build(model.trace()), Report("Net", problems)
+
+
+def found(page) -> list[str]:
+    return page.locator(".item.found .title").all_text_contents()
+
+
+def test_findings_are_red_at_their_node_and_edge_and_counted_on_modules(show):
+    graph, report = faulty()
+    page = show(graph, report=report)
+    assert page.locator(".badge text").all_text_contents() == ["2"], "both are in the second module"
+    assert page.locator("#contents .count").all_text_contents() == ["2", "2"]
+    item(page, "second").click()
+    assert found(page) == ["softmax", "log"], "exp is on the line, and nobody speaks of it"
+    colours = page.locator(".item.found .box").evaluate_all("all => all.map(each => getComputedStyle(each).stroke)")
+    assert colours == ["rgb(194, 24, 7)", "rgb(194, 65, 12)"], "errors and warnings are as in the drawings"
+    lines = page.locator(".wire.error .line").evaluate_all("all => all.map(each => getComputedStyle(each).stroke)")
+    assert lines == ["rgb(194, 24, 7)"]
+
+
+def test_a_list_leads_from_finding_to_finding(show):
+    graph, report = faulty()
+    page = show(graph, report=report)
+    assert page.locator("#findings h2").inner_text() == "3 findings"
+    page.keyboard.press("e")
+    expect(page.locator("#details h2")).to_have_text("softmax")
+    assert crumbs(page) == ["Net", "second"]
+    details = page.locator("#details").inner_text()
+    assert "error SF101 softmax goes over the wrong axis" in details and "softmax(-1)" in details
+    assert "models/tiny.py:5" in details and "x = softmax(exp(x))" in details
+    assert page.locator("#findings [aria-current]").count() == 1
+    page.keyboard.press("e")
+    expect(page.locator("#details h2")).to_have_text("log")
+    assert "seen at B = 3" in page.locator("#details").inner_text()
+    page.keyboard.press("e")
+    expect(page.locator("#details h2")).to_have_text("softmax")
+    page.keyboard.press("E")
+    expect(page.locator("#details h2")).to_have_text("log")
+    page.go_back()
+    page.locator("#findings button", has_text="SF101").click()
+    expect(page.locator("#details h2")).to_have_text("softmax")
+    page.locator("#found").click()
+    expect(page.locator("#details h2")).to_have_text("log")
+
+
+def test_a_module_links_to_what_was_found_inside(show):
+    graph, report = faulty()
+    page = show(graph, report=report)
+    item(page, "second").click(modifiers=["Shift"])
+    page.locator("#details .inside button", has_text="SF305").click()
+    expect(page.locator("#details h2")).to_have_text("log")
+
+
+def test_a_finding_that_is_nowhere_in_the_drawing_is_told_in_the_list(show):
+    graph, report = faulty()
+    page = show(graph, report=report)
+    nowhere = page.locator("#findings li", has_text="SF104")
+    assert nowhere.locator("button").count() == 0
+    assert "it crashes at T = 65" in nowhere.inner_text()
+
+
+def test_findings_are_searched(show):
+    graph, report = faulty()
+    page = show(graph, report=report)
+    page.locator("#search").fill("sf101 wrong axis")
+    page.keyboard.press("Enter")
+    expect(page.locator("#details h2")).to_have_text("softmax")
+
+
+def test_a_check_that_found_nothing_says_so_and_no_check_says_nothing(show):
+    graph, _ = faulty()
+    page = show(graph, report=Report("Net"))
+    assert page.locator("#findings").inner_text().startswith("Nothing found")
+    assert page.locator("#found").is_hidden()
+    page.keyboard.press("e")
+    assert crumbs(page) == ["Net"] and page.locator(".badge").count() == 0
+    assert show(graph).locator("#findings").is_hidden()
+
+
+def test_findings_in_a_closed_module_and_in_one_of_many_copies(show, graph):
+    where = {"file": "models/tiny.py", "line": 31}
+    report = Report("GPT", (Problem("SF301", "error", "layer_norm is odd", **where, module="blocks.7.ln"),))
+    closed = show(graph, report=report, depth=1)
+    assert found(closed) == [BLOCKS]
+    page = show(graph, report=report)
+    page.keyboard.press("e")
+    expect(page.locator("#details h2")).to_have_text("ln")
+    assert address(page) == "#blocks.7"
+
+
+def test_texts_of_findings_are_text_and_nothing_else(show):
+    graph, _ = faulty()
+    evil = f"</script>{EVIL}\u202e\n]]>"
+    at = {"file": f"{EVIL}.py", "line": 1, "code": evil}
+    nowhere = Problem(
+        evil, "error", evil, **at, module=evil, dims=(evil,), witness={evil: 1}, fix=evil, details=(evil,)
+    )
+    here = Problem(evil, "warning", evil, file="models/tiny.py", line=6, code=evil, fix=evil, details=(evil,))
+    page = show(graph, report=Report(evil, (nowhere, here)))
+    page.keyboard.press("e")
+    assert EVIL in page.locator("#details").inner_text() and EVIL in page.locator("#findings").inner_text()
     page.locator("#search").fill("onerror")
     assert EVIL in page.locator("#results").inner_text()
     assert page.locator("script").count() == 2 and page.locator("img").count() == 0

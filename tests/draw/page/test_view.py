@@ -48,6 +48,29 @@ def test_a_machine_without_a_browser_tells_the_file(opened, monkeypatch, tmp_pat
     assert re.search(r"note: no browser could be opened here; open .*a\.html in one", answer.output.replace("\n", " "))
 
 
+FAULTY = """
+from torch import nn
+
+
+class Heads(nn.Module):
+    def forward(self, x):
+        b, t, _ = x.shape
+        return x.view(b, t, 3, 4).transpose(1, 2).reshape(b, t, 12)
+"""
+
+
+def test_check_puts_findings_on_the_page_and_its_status_tells_errors(opened, tmp_path):
+    (tmp_path / "faulty.py").write_text(FAULTY)
+    page = tmp_path / "a.html"
+    answer = view(f"{tmp_path}/faulty.py:Heads", "B T 12", "--check", "-o", str(page))
+    assert answer.exit_code == 1 and "SF301" in answer.stderr
+    assert opened == [page.as_uri()], "it is worth a look all the same"
+    assert '"findings":[{"level":"error","rule":"SF301"' in page.read_text()
+    fine = view("models/gpt.py:toy", "B T<=64:int64", "--check", "--no-open", "-o", str(page))
+    assert (fine.exit_code, fine.stdout.strip()) == (0, str(page))
+    assert '"findings":[]' in page.read_text()
+
+
 def test_operations_that_cannot_be_counted_are_told(opened, monkeypatch, tmp_path):
     def refuse(trace):
         raise ShapeflowError("no rule")
