@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from shapeflow.cost.cost import Cost, cost
     from shapeflow.cost.params import params
     from shapeflow.graph.difference import diff
-    from shapeflow.graph.loaded import load
+    from shapeflow.graph.loaded import SavedTrace, load
     from shapeflow.runtime.enforce import enforce
     from shapeflow.runtime.explain import explain
     from shapeflow.runtime.switch import unenforced
@@ -47,6 +47,7 @@ __all__ = [
     "InputError",
     "Problem",
     "Report",
+    "SavedTrace",
     "ShapeflowError",
     "SpecError",
     "TargetError",
@@ -69,6 +70,7 @@ _HOMES = {
     "trace": "shapeflow.trace.tracer",
     "Trace": "shapeflow.trace.result",
     "load": "shapeflow.graph.loaded",
+    "SavedTrace": "shapeflow.graph.loaded",
     "diff": "shapeflow.graph.difference",
     "check": "shapeflow.check.check",
     "Report": "shapeflow.check.problem",

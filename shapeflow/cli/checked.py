@@ -8,7 +8,8 @@ import typer
 
 from shapeflow.arguments import parse_inputs, parse_sizes
 from shapeflow.cli.console import print_notes
-from shapeflow.cli.target import load_target
+from shapeflow.cli.target import is_saved, load_target
+from shapeflow.errors import InputError
 from shapeflow.progress import progress
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ PROBLEMS_FOUND = 1
 
 def checked(target: str, inputs: list[str] | None, with_: list[str] | None, hint: list[str] | None) -> Report:
     """The report on the target that the same texts trace."""
+    if is_saved(target):
+        raise InputError(f"--check: the checker runs the model, and {target} is a trace of it; give the target instead")
     with progress("checking") as step:
         found = load_target(target, with_, step, has_inputs=bool(inputs))
         from shapeflow.check.check import check

@@ -11,7 +11,7 @@ import typer
 from shapeflow.cli.command import app
 from shapeflow.cli.console import stderr, stdout
 from shapeflow.cli.options import HintTexts, InputTexts, WithTexts
-from shapeflow.cli.target import trace_target
+from shapeflow.cli.target import drawn_target, is_saved
 from shapeflow.errors import InputError
 from shapeflow.progress import progress
 
@@ -42,7 +42,7 @@ def diff(
 
     Inputs are for both. Exit status: 0 the same, 1 different, 2 could not run.
     """
-    saved = [_is_saved(text) for text in (a, b)]
+    saved = [is_saved(text) for text in (a, b)]
     _check(inputs, [*(with_ or []), *(hint or [])], with_a, with_b, saved)
     before = _graph(a, inputs, [*(with_ or []), *(with_a or [])], hint)
     after = _graph(b, inputs, [*(with_ or []), *(with_b or [])], hint)
@@ -58,16 +58,9 @@ def diff(
     raise typer.Exit(DIFFERENT if found else 0)
 
 
-def _is_saved(text: str) -> bool:
-    return text.lower().endswith(".json")
-
-
 def _graph(text: str, inputs: list[str] | None, with_: list[str], hint: list[str] | None) -> nx.MultiDiGraph:
-    if _is_saved(text):
-        from shapeflow.graph import load
-
-        return load(text)
-    traced, _ = trace_target(text, inputs, with_, hint, None)
+    told = (None, None, None) if is_saved(text) else (inputs, with_, hint)
+    traced, _ = drawn_target(text, *told, None)
     return traced.to_networkx()
 
 
@@ -82,6 +75,6 @@ def _check(
     if all(saved) and (inputs or options):
         told = " ".join([*(inputs or []), *options])
         raise InputError(f"{told}: inputs, --with and --hint are for targets, and A and B are saved traces")
-    for name, given, is_saved in (("a", with_a, saved[0]), ("b", with_b, saved[1])):
-        if given and is_saved:
+    for name, given, built in (("a", with_a, saved[0]), ("b", with_b, saved[1])):
+        if given and built:
             raise InputError(f"--with-{name} {' '.join(given)}: {name.upper()} is a saved trace, built already")

@@ -9,14 +9,14 @@ import typer
 
 from shapeflow.cli.checked import checked, tell
 from shapeflow.cli.command import app
-from shapeflow.cli.options import AtTexts, Depth, HintTexts, InputTexts, Marked, TargetText, WithTexts
-from shapeflow.cli.target import trace_target
+from shapeflow.cli.options import AtTexts, Depth, DrawnText, HintTexts, InputTexts, Marked, WithTexts
+from shapeflow.cli.target import drawn_target
 from shapeflow.progress import progress
 
 
 @app.command()
 def draw(
-    target: TargetText,
+    target: DrawnText,
     inputs: InputTexts = None,
     output: Annotated[
         Path | None,
@@ -40,9 +40,10 @@ def draw(
 ) -> None:
     """Draw the graph with a shape on every edge: on one page, unless a depth or --unfold asks for more.
 
-    With --check the exit status is 1 when there are errors; the picture is written all the same.
+    A trace that was saved as .json is drawn as it was. With --check the exit status is 1 when there are errors; the
+    picture is written all the same.
     """
-    traced, sizes = trace_target(target, inputs, with_, hint, at)
+    traced, sizes = drawn_target(target, inputs, with_, hint, at)
     report = checked(target, inputs, with_, hint) if check else None
     path = output or Path(f"{traced.name}.svg")
     options = {"unfold": unfold, "parameters": parameters, "theme": "dark" if dark else "light"}

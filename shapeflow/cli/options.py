@@ -9,6 +9,12 @@ import typer
 TargetText = Annotated[
     str, typer.Argument(metavar="TARGET", help="file.py:name, package.module:name, or torchvision:NAME, timm:NAME, ...")
 ]
+DrawnText = Annotated[
+    str,
+    typer.Argument(
+        metavar="TARGET", help="file.py:name, package.module:name, torchvision:NAME, ...; or a trace saved as .json"
+    ),
+]
 InputTexts = Annotated[
     list[str] | None,
     typer.Argument(

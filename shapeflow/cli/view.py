@@ -12,19 +12,20 @@ import typer
 from shapeflow.cli.checked import checked, tell
 from shapeflow.cli.command import app
 from shapeflow.cli.console import print_notes
-from shapeflow.cli.options import AtTexts, Depth, HintTexts, InputTexts, Marked, TargetText, WithTexts
-from shapeflow.cli.target import trace_target
+from shapeflow.cli.options import AtTexts, Depth, DrawnText, HintTexts, InputTexts, Marked, WithTexts
+from shapeflow.cli.target import drawn_target
 from shapeflow.errors import InputError, ShapeflowError
 from shapeflow.progress import progress
 
 if TYPE_CHECKING:
-    from shapeflow.draw.page.operations import Operations
+    from shapeflow.graph.loaded import SavedTrace
+    from shapeflow.graph.operations import Operations
     from shapeflow.trace.result import Trace
 
 
 @app.command()
 def view(
-    target: TargetText,
+    target: DrawnText,
     inputs: InputTexts = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write the page here, NAME.html; else to a temporary file.")
@@ -43,7 +44,7 @@ def view(
     """
     if output is not None and output.suffix.lower() != ".html":
         raise InputError(f"--output {output}: the page is html; name it {output.with_suffix('.html')}")
-    traced, sizes = trace_target(target, inputs, with_, hint, at)
+    traced, sizes = drawn_target(target, inputs, with_, hint, at)
     report = checked(target, inputs, with_, hint) if check else None
     path = output or _temporary(traced.name)
     with progress("counting operations") as step:
@@ -58,10 +59,13 @@ def view(
     tell(report)
 
 
-def _operations(traced: Trace) -> Operations | None:
+def _operations(traced: Trace | SavedTrace) -> Operations | None:
     """The page is worth having without them, so that what cannot be counted is told and no more."""
     from shapeflow.draw.page import operations_of
+    from shapeflow.graph.loaded import SavedTrace
 
+    if isinstance(traced, SavedTrace):
+        return traced.graph.get("operations")
     try:
         return operations_of(traced)
     except ShapeflowError as error:

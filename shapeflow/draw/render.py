@@ -20,9 +20,9 @@ from shapeflow.draw.graphml import to_graphml
 from shapeflow.draw.layout import render
 from shapeflow.draw.mermaid import to_mermaid
 from shapeflow.draw.page import to_html
-from shapeflow.draw.page.operations import Operations
 from shapeflow.errors import DrawError
 from shapeflow.graph import collapse, nodes, to_json
+from shapeflow.graph.operations import Operations
 
 
 class Writer(Protocol):
@@ -41,8 +41,9 @@ def _picture(name: str) -> Writer:
     return lambda graph, **options: render(to_dot(graph, **options), name)
 
 
-def _json(graph: nx.MultiDiGraph, *, depth: int | None = None, **_: Any) -> bytes:
-    return to_json(graph if depth is None else collapse(graph, depth)).encode()
+def _json(graph: nx.MultiDiGraph, *, depth: int | None = None, operations: Operations | None = None, **_: Any) -> bytes:
+    shown = graph if depth is None else collapse(graph, depth)
+    return to_json(shown, operations=operations).encode()
 
 
 def _mermaid(graph: nx.MultiDiGraph, **options: Any) -> bytes:

@@ -1,6 +1,7 @@
 """A graph from the JSON that `saved.to_json` wrote; a file that is wrong is told by the place in it that is.
 
 >>> graph = load("gpt.json")
+>>> graph.save("gpt.svg", depth=2)          # all that a trace draws, without the model and without torch
 """
 
 from __future__ import annotations
@@ -9,24 +10,88 @@ import json
 from collections.abc import Iterator, Mapping
 from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 
 from shapeflow import __version__
 from shapeflow.dims.expr import Expr
 from shapeflow.dims.tree import from_tree
-from shapeflow.errors import FormatError
+from shapeflow.errors import DrawError, FormatError
 from shapeflow.graph.block import Block
 from shapeflow.graph.document import Item
-from shapeflow.graph.flow import fill
+from shapeflow.graph.flow import fill, nodes
+from shapeflow.graph.operations import Operations
 from shapeflow.graph.saved import FORMAT, VERSION
 from shapeflow.trace.result import Condition, Edge, Location, ModuleInfo, Node, Scope, Shape
 from shapeflow.trace.sharding import Sharding
 
+if TYPE_CHECKING:
+    from shapeflow.draw.drawing import Drawing
+
 BLOCKS = ("module", "views", "made", "more")
 
 
-def load(path: str | PathLike[str]) -> nx.MultiDiGraph:
+class SavedTrace(nx.MultiDiGraph):
+    """The graph of a trace that was saved; it is printed, drawn and shown in notebooks as the trace is."""
+
+    def to_networkx(self) -> SavedTrace:
+        """Itself, so that it may stand wherever a trace does."""
+        return self
+
+    def to_dot(self, *, depth: int | None = None, **options: Any) -> str:
+        """DOT source of the drawing; the options are those of `save`."""
+        from shapeflow.draw.dot import to_dot
+
+        return to_dot(self, depth=depth, **self._priced(options))
+
+    def draw(self, *, depth: int | None = None, **options: Any) -> Drawing:
+        """The drawing for a notebook; the options are those of `save`."""
+        from shapeflow.draw.drawing import Drawing
+
+        return Drawing(self.to_dot(depth=depth, **options))
+
+    def save(self, path: str | PathLike[str], *, depth: int | None = None, **options: Any) -> None:
+        """Write a file in the format of the suffix, with the options that `Trace.save` has.
+
+        `flops=True` needs a trace that was saved with its operations: `trace.save("x.json", flops=True)`.
+        """
+        from shapeflow.draw.render import save
+
+        if "operations" not in self.graph:
+            options.setdefault("flops", False)
+        save(self, path, depth=depth, **self._priced(options, path=path))
+
+    def _priced(self, options: dict[str, Any], *, path: str | PathLike[str] = "") -> dict[str, Any]:
+        """The options of a drawing with what modules cost, where that is asked for."""
+        from shapeflow.draw.price import priced
+
+        return priced(options, nodes(self), self._operations, path=path)
+
+    def _operations(self) -> Operations:
+        if "operations" not in self.graph:
+            raise DrawError(
+                f"the saved trace of {self.name} holds no FLOPs: save it with them, by "
+                'trace.save("x.json", flops=True) or shapeflow draw --flops --output x.json'
+            )
+        return self.graph["operations"]
+
+    def _repr_svg_(self) -> str:
+        return self.draw()._repr_svg_()
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return {"image/svg+xml": self._repr_svg_(), "text/plain": repr(self)}
+
+    def __str__(self) -> str:
+        from shapeflow.draw.text import render_text
+
+        return render_text(self)
+
+    def __repr__(self) -> str:
+        return f"<Saved trace of {self.name}: {self.number_of_nodes()} nodes, {self.graph.get('domain', '')}>"
+
+
+def load(path: str | PathLike[str]) -> SavedTrace:
     """The graph that `trace.save("x.json")` wrote; FormatError for any other file."""
     source = Path(path)
     try:
@@ -38,16 +103,25 @@ def load(path: str | PathLike[str]) -> nx.MultiDiGraph:
     return from_json(text, source=str(source))
 
 
-def from_json(text: str, *, source: str = "the text") -> nx.MultiDiGraph:
+def from_json(text: str, *, source: str = "the text") -> SavedTrace:
     """The graph of which `to_json` made the text; `source` is what errors call it."""
     try:
         document = Item(json.loads(text), source)
-    except ValueError as error:
-        raise FormatError(f"{source} is no saved graph: it is no JSON ({error})") from error
+    except ValueError as error:  # of JSON, or of a number with more digits than Python reads
+        raise FormatError(f"{source} is no saved graph: {_no_json(text, error)}") from error
     except RecursionError as error:
         raise FormatError(f"{source} is no saved graph: it is nested too deep") from error
     _check_format(document)
     return _graph(document)
+
+
+def _no_json(text: str, error: ValueError) -> str:
+    """A file that was not written or copied to its end starts as ours does."""
+    if not text.strip():
+        return "it is empty"
+    if FORMAT in text[:100] and not text.rstrip().endswith("}"):
+        return f"it ends in the middle of line {text.count(chr(10)) + 1}; save or copy it again ({error})"
+    return f"it is no JSON ({error})"
 
 
 def _check_format(document: Item) -> None:
@@ -66,9 +140,9 @@ def _check_format(document: Item) -> None:
         document["version"].refuse(f"is {version}; versions start at 1")
 
 
-def _graph(document: Item) -> nx.MultiDiGraph:
+def _graph(document: Item) -> SavedTrace:
     modules = [_read_module(item) for item in document["modules"].items()]
-    graph = nx.MultiDiGraph(
+    graph = SavedTrace(
         name=document["name"].text(),
         outputs=_read_shapes(document["outputs"]),
         output_names=_read_texts(document["output_names"]),
@@ -85,6 +159,8 @@ def _graph(document: Item) -> nx.MultiDiGraph:
         assumptions=tuple(_read_condition(item) for item in document["assumptions"].items()),
         repeats={_read_scopes(item["scopes"]): _read_scopes(item["copies"]) for item in document["repeats"].items()},
     )
+    if "operations" in document.value:
+        graph.graph["operations"] = _read_operations(document["operations"])
     known: dict[str, Node | Block] = {}
     fill(graph, _read_nodes(document["nodes"], known), _read_edges(document["edges"], known))
     return graph
@@ -180,8 +256,9 @@ def _read_sharding(item: Item) -> Sharding:
     )
 
 
-def _read_split(item: Item) -> tuple[int, int, bool]:
-    return item["axis"].number(), item["parts"].number(), item["even"].value is True
+def _read_operations(item: Item) -> Operations:
+    flops = {name: _read_size(size) for name, size in item["flops"].fields().items()}
+    return Operations(flops, _read_texts(item["unknown"]))
 
 
 def _read_texts(item: Item) -> tuple[str, ...]:

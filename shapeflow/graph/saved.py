@@ -20,6 +20,7 @@ from shapeflow.dims.expr import Expr
 from shapeflow.dims.tree import to_tree
 from shapeflow.graph.block import Block
 from shapeflow.graph.flow import edges, nodes
+from shapeflow.graph.operations import Operations
 from shapeflow.trace.result import Condition, Edge, Location, ModuleInfo, Node, Scope, Shape
 from shapeflow.trace.sharding import Sharding
 
@@ -28,9 +29,13 @@ Describe: TypeAlias = Callable[[Shape], dict[str, Any]]
 FORMAT, VERSION = "shapeflow graph", 1
 
 
-def to_json(graph: nx.MultiDiGraph) -> str:
-    """All that the graph holds, a line for each node, edge, module and parameter. Same graph, same text."""
-    fields = (f"{_dumped(key)}: {_laid_out(value)}" for key, value in _document(graph).items())
+def to_json(graph: nx.MultiDiGraph, *, operations: Operations | None = None) -> str:
+    """All that the graph holds, a line for each node, edge, module and parameter. Same graph, same text.
+
+    `operations` are kept with it; those of nodes that the graph does not have, as in closed modules, are left out.
+    """
+    document = _document(graph) | ({"operations": _operations(graph, operations)} if operations else {})
+    fields = (f"{_dumped(key)}: {_laid_out(value)}" for key, value in document.items())
     return "{\n" + ",\n".join(fields) + "\n}\n"
 
 
@@ -139,6 +144,11 @@ def _block(block: Block, shape: Describe) -> dict[str, Any]:
         "count": _count(block.parameters),
         "words": list(block.words),
     }
+
+
+def _operations(graph: nx.MultiDiGraph, operations: Operations) -> dict[str, Any]:
+    flops = {name: _size(flops) for name, flops in operations.flops.items() if name in graph}
+    return {"flops": flops, "unknown": list(operations.unknown)}
 
 
 def _edge(edge: Edge, shape: Describe) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from shapeflow.dims.expr import Expr, product
+from shapeflow.trace.collecting import without_collection
 from shapeflow.trace.sharding import Collective, Sharding
 
 if TYPE_CHECKING:
@@ -299,26 +300,26 @@ class Trace:
 
         return sized(self, sizes)
 
+    @without_collection()
     def to_networkx(self) -> Any:
         """The graph that everything draws and reports from: a `networkx.MultiDiGraph`."""
         from shapeflow.graph import build
 
         return build(self)
 
+    @without_collection()
     def to_dot(self, *, depth: int | None = None, **options: Any) -> str:
         """DOT source of the drawing: one page, or `depth` levels of modules; the options are those of `save`."""
         from shapeflow.draw.dot import to_dot
 
-        return to_dot(self.to_networkx(), depth=depth, **self._drawn(options))
+        return to_dot(self.to_networkx(), depth=depth, **self._priced(options))
 
-    def _drawn(self, options: dict[str, Any]) -> dict[str, Any]:
-        """The options of a drawing with words for what modules cost, where they are asked for."""
-        if not options.get("flops"):
-            return {name: value for name, value in options.items() if name != "flops"}
-        from shapeflow.cost.cost import cost
-        from shapeflow.draw.price import flops_words
+    def _priced(self, options: dict[str, Any], *, path: str | PathLike[str] = "") -> dict[str, Any]:
+        """The options of a drawing with what modules cost, where that is asked for."""
+        from shapeflow.draw.page import operations_of
+        from shapeflow.draw.price import priced
 
-        return {**options, "flops": flops_words(cost(self), options.get("sizes") or {})}
+        return priced(options, self.nodes, lambda: operations_of(self), path=path)
 
     def draw(self, *, depth: int | None = None, **options: Any) -> Drawing:
         """The drawing for a notebook, where a trace shows itself as one page; the options are those of `save`."""
@@ -326,21 +327,19 @@ class Trace:
 
         return Drawing(self.to_dot(depth=depth, **options))
 
+    @without_collection()
     def save(self, path: str | PathLike[str], *, depth: int | None = None, **options: Any) -> None:
         """Write a file; the suffix says how: `.svg .png .pdf .dot .mmd`, a page `.html`, data `.json` and `.graphml`.
 
         Equal neighbours are drawn once, and modules open as far as a page has room. `depth` shows so many levels of
         modules instead; `unfold=True` draws every block on its own. `sizes` (name -> number) stand below the names.
         `theme` is `"light"` or `"dark"`. `parameters=True` draws weights and buffers. `report=sf.check(...)` marks what
-        was found in red. `flops=True` tells what modules cost, which a page of html does anyway. Raises DrawError.
+        was found in red. `flops=True` tells what modules cost, which a page of html does anyway; JSON keeps it for what
+        `sf.load` draws of it. Raises DrawError.
         """
         from shapeflow.draw.render import save
 
-        if str(path).lower().endswith(".html") and options.get("flops", True):
-            from shapeflow.draw.page import operations_of
-
-            options["operations"] = operations_of(self)
-        save(self.to_networkx(), path, depth=depth, **self._drawn(options))
+        save(self.to_networkx(), path, depth=depth, **self._priced(options, path=path))
 
     def _repr_svg_(self) -> str:
         return self.draw()._repr_svg_()

@@ -1,5 +1,7 @@
 """`shapeflow draw` and the methods of a trace: the options of a drawing, notebooks, what is found in red, a stop."""
 
+import os
+import re
 import signal
 import subprocess
 import sys
@@ -73,6 +75,79 @@ def test_check_marks_what_is_found_and_its_exit_status_tells_errors(faulty):
     assert "view · transpose · reshape" in line and problem.rule in answer.stderr
     red = (THEMES["light"].warning if problem.level == "warning" else THEMES["light"].error).line
     assert f'color="{red}"' in line
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    path = tmp_path_factory.mktemp("saved") / "gpt.json"
+    answer = CliRunner().invoke(app, ["draw", f"{ROOT}/models/gpt.py:toy", "--flops", "-o", str(path)])
+    assert answer.exit_code == 0, answer.output
+    return path
+
+
+def test_a_saved_trace_is_a_target(saved, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    options = ["--at", "B=2,T=5", "--flops", "--depth", "1"]
+    for target, name in ((f"{ROOT}/models/gpt.py:toy", "live.dot"), (str(saved), "saved.dot")):
+        assert CliRunner().invoke(app, ["draw", target, "-o", name, *options]).exit_code == 0
+    assert Path("saved.dot").read_text() == Path("live.dot").read_text()
+    outside = CliRunner().invoke(app, ["draw", str(saved), "--at", "T=65", "--depth", "0"])
+    assert (outside.exit_code, outside.stdout) == (0, "GPT.svg\n")
+    assert "the trace holds for B >= 2, 2 <= T <= 64: T = 65 is outside" in " ".join(outside.stderr.split())
+    printed = [CliRunner().invoke(app, ["trace", each]).stdout for each in (str(saved), f"{ROOT}/models/gpt.py:toy")]
+    assert printed[0] == printed[1] != ""
+
+
+def test_drawing_a_saved_trace_needs_no_torch(saved, tmp_path):
+    commands = [["draw", saved, "-o", "x.svg", "--at", "B=2"], ["view", saved, "--no-open", "-o", "x.html"]]
+    code = f"""
+import sys
+sys.modules["torch"] = None  # importing it fails
+from shapeflow.cli import app
+for command in {[[str(word) for word in command] for command in commands]}:
+    app(command, standalone_mode=False)
+"""
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert (tmp_path / "x.svg").read_text().rstrip().endswith("</svg>") and (tmp_path / "x.html").exists()
+
+
+MISTAKES = [
+    (["SAVED", "B T:int64"], r"B T:int64: inputs, --with and --hint are for a target that is traced; .*gpt.json was"),
+    (["SAVED", "--with", "n_layers=2"], "n_layers=2: inputs, --with and --hint are for a target that is traced"),
+    (["SAVED", "--check"], "--check: the checker runs the model, and .*gpt.json is a trace of it"),
+    (["SAVED", "--at", "Q=3"], "--at Q=3: no size is called Q; free ones are: B, T"),
+    (["SAVED", "--at", "d_model=3"], "--at d_model=3: d_model is 32 in this model"),
+    (["no/such.json"], r"no/such.json cannot be read: No such file"),
+    (["OTHER"], r'other.json is no saved graph: it lacks "format"'),
+    (["CUT"], r"cut.json is no saved graph: it ends in the middle of line"),
+    (["NEWER"], r"newer.json has version 2 of the format, written by shapeflow 9.9.0; this is shapeflow .* upgrade it"),
+    (["PLAIN", "--flops"], "the saved trace of GPT holds no FLOPs: save it with them"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), MISTAKES, ids=[message for _, message in MISTAKES])
+@pytest.mark.parametrize("command", ["draw", "view"])
+def test_what_cannot_be_drawn_of_a_file_is_told(saved, tmp_path, monkeypatch, command, arguments, message):
+    if command == "view" and "--flops" in arguments:
+        pytest.skip("the page tells FLOPs where there are some")
+    text = saved.read_text()
+    files = {
+        "saved": text,
+        "other": '{"a": 1}',
+        "cut": text[: len(text) // 2],
+        "newer": text.replace('"version": 1', '"version": 2').replace('"shapeflow": "0.1.0"', '"shapeflow": "9.9.0"'),
+        "plain": text.replace('"operations": {"flops"', '"others": {"flops"'),
+    }
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "gpt.json").write_text(files.pop("saved"))
+    for name, content in files.items():
+        (tmp_path / f"{name}.json").write_text(content)
+    names = {"SAVED": "gpt.json"} | {name.upper(): f"{name}.json" for name in files}
+    output = ["--output", "x.html"] + (["--no-open"] if command == "view" else [])
+    answer = CliRunner().invoke(app, [command, *(names.get(each, each) for each in arguments), *output])
+    assert answer.exit_code == 2, answer.output
+    assert re.search(message, " ".join(answer.stderr.split()))
+    assert isinstance(answer.exception, SystemExit) and not Path("x.html").exists()
 
 
 def load(target):

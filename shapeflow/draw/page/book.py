@@ -5,7 +5,6 @@ Sizes and shapes recur on hundreds of edges: they stand once, in `formulas` and 
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -18,10 +17,11 @@ from shapeflow.draw.finding import numbers
 from shapeflow.draw.label import Labels, place
 from shapeflow.draw.page.formula import tree
 from shapeflow.draw.page.layout import Box, Layout, Line, Words, lay_out
-from shapeflow.draw.page.operations import Operations
 from shapeflow.draw.page.sheet import Item, Name, Sheet, Wire, sheets_of
 from shapeflow.draw.palette import FAMILIES, family_of
 from shapeflow.graph import collapse, fold
+from shapeflow.graph.bounds import bounds_of
+from shapeflow.graph.operations import Operations
 from shapeflow.trace.result import Condition, Location, Shape
 
 if TYPE_CHECKING:
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 LONGEST = 34  # letters of a line on a box; the panel beside the sheet shows all of it
 MOST_SHAPES = 3  # on one wire; the panel lists the rest
-
-_BOUNDS = re.compile(r"(?:(?P<low>\d+) <= )?(?P<name>\w+) (?P<relation><=|>=|==) (?P<number>\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +78,7 @@ def book(
         "families": {family: words for family, (words, _) in FAMILIES.items()},
         **_names(graph, tables, sizes or {}),
         "domain": graph.graph["domain"],
-        "bounds": _bounds(graph.graph["domain"]),
+        "bounds": bounds_of(graph.graph["domain"]),
         "conditions": _conditions(graph.graph["conditions"]),
         "assumptions": _conditions(graph.graph["assumptions"]),
     }
@@ -225,17 +223,6 @@ def _names(graph: nx.MultiDiGraph, tables: _Tables, sizes: Mapping[str, int]) ->
         "defined": {name: tables.formula(expr) for name, expr in (defined | shortened).items()},
         "sizes": dict(sizes),
     }
-
-
-def _bounds(domain: str) -> dict[str, list[int | None]]:
-    """The least and the greatest size by name, as far as the domain tells them in so many words."""
-    found: dict[str, list[int | None]] = {}
-    for part in domain.split(", "):
-        if match := _BOUNDS.fullmatch(part):
-            number, relation = int(match["number"]), match["relation"]
-            low = number if relation != "<=" else int(match["low"] or 0)
-            found[match["name"]] = [low, None if relation == ">=" else number]
-    return found
 
 
 def _conditions(conditions: Iterable[Condition]) -> list[dict[str, Any]]:

@@ -18,8 +18,8 @@ import networkx as nx
 
 from shapeflow.draw.page.book import book
 from shapeflow.draw.page.colours import colours
-from shapeflow.draw.page.operations import Operations
 from shapeflow.draw.palette import theme_of
+from shapeflow.graph.operations import Operations
 
 if TYPE_CHECKING:
     from shapeflow.check.problem import Report

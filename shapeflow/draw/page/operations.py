@@ -1,26 +1,16 @@
-"""Operations of one forward for each operator of a trace, for the page's panel.
+"""Operations of one forward for each operator of a trace, for drawings, for the page's panel, for a saved trace.
 
 >>> to_html(trace.to_networkx(), operations=operations_of(trace))
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from shapeflow.dims.expr import Expr
+from shapeflow.graph.operations import Operations
 
 if TYPE_CHECKING:
     from shapeflow.trace.result import Trace
-
-
-@dataclass(frozen=True, slots=True)
-class Operations:
-    """FLOPs as formulas by node name; `unknown` are operators that no rule counts, with the modules around them."""
-
-    flops: Mapping[str, Expr]
-    unknown: tuple[str, ...] = ()
 
 
 def operations_of(trace: Trace) -> Operations:
