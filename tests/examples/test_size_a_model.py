@@ -1,5 +1,6 @@
 """`examples/size_a_model.py`: what it counts is what the whole model takes, and bad input gets one line."""
 
+import json
 import re
 import runpy
 from dataclasses import replace
@@ -7,26 +8,35 @@ from dataclasses import replace
 import pytest
 import size_a_model
 import torch
-from size_a_model import NAMED, bill, main
+from size_a_model import main
 
-from models import deepseek, llama, mistral
+from models import deepseek, gpt, llama, mistral, mixtral, qwen3, qwen3_moe
+from models.rope import Llama3Scaling
 from models.routing import Groups
+from sizing.bill import bill, build, windowed
+from sizing.files import found
+from sizing.mistake import Refused
+from sizing.published import NAMED
 
 FEW = {"n_experts": 4, "top_k": 1, "n_layers": 3}  # tracing takes a second for every dozen experts
-MODELS = {
-    "llama": replace(llama.TOY, n_layers=4),
-    "deepseek": replace(deepseek.TOY_V3, groups=Groups(n_groups=2, top_groups=1, n_best=1), **FEW),
-}
+LLAMA = replace(llama.TOY, n_layers=3)
+DEEPSEEK = replace(deepseek.TOY_V3, groups=Groups(n_groups=2, top_groups=1, n_best=1), **FEW)
 TOY = ["--d-model", "42", "--heads", "6", "--d-head", "10", "--layers", "1", "--vocab", "97", "--d-ff", "53"]
 
 
-@pytest.mark.parametrize("config", MODELS.values(), ids=MODELS)
+@pytest.mark.parametrize("config", [LLAMA, DEEPSEEK], ids=["llama", "deepseek"])
 def test_few_layers_and_experts_tell_of_all(config) -> None:
-    assert bill(config, torch.float32) == bill(config, torch.float32, whole=True)
+    assert bill(config, torch.bfloat16) == bill(config, torch.bfloat16, whole=True)
+
+
+def test_experts_in_some_layers_only_are_counted_whole() -> None:
+    config = replace(qwen3_moe.TOY, dense_layers=(1,), n_experts=3, top_k=1)
+    there = sum(parameter.numel() for parameter in build(config, torch.bfloat16).parameters())
+    assert bill(config, torch.bfloat16).parameters.value == there
 
 
 def test_a_dense_model_by_hand() -> None:
-    c = llama.TOY
+    c = LLAMA
     matrices = c.d_model * c.d_head * 2 * (c.n_heads + c.n_kv_heads) + 3 * c.d_model * c.d_ff
     found = bill(c, torch.bfloat16)
     parameters = c.n_layers * (matrices + 2 * c.d_model) + c.d_model + 2 * c.vocab * c.d_model
@@ -44,15 +54,107 @@ def test_a_published_mixture_of_experts() -> None:
 
 
 def test_a_latent_is_what_a_cache_holds() -> None:
-    c = replace(deepseek.TOY, n_dense_layers=3)
-    assert bill(c, torch.float16).cache_per_token.value == c.n_layers * (c.d_latent + c.d_rope) * 2
+    c = DEEPSEEK
+    assert bill(c, torch.bfloat16).cache_per_token.value == c.n_layers * (c.d_latent + c.d_rope) * 2
 
 
 def test_a_window_ends_the_growth_of_a_cache() -> None:
-    c = replace(mistral.TOY, window=8)
-    cache = bill(c, torch.bfloat16).cache
-    per_token = 2 * c.n_layers * c.n_kv_heads * c.d_head * 2
+    per_token = 2 * LLAMA.n_layers * LLAMA.n_kv_heads * LLAMA.d_head * 2
+    cache = windowed(bill(LLAMA, torch.bfloat16), replace(mistral.TOY, n_layers=3, window=8)).cache
     assert [cache.at(T=length) for length in (5, 7, 8, 999)] == [5 * per_token, *[7 * per_token] * 3]
+
+
+COMMON = {"vocab_size": 97, "hidden_size": 42, "num_attention_heads": 6, "num_key_value_heads": 3, "head_dim": 10}
+COMMON |= {"num_hidden_layers": 2, "intermediate_size": 53, "hidden_act": "silu", "rms_norm_eps": 1e-5}
+ROTARY = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+ROTARY |= {"original_max_position_embeddings": 8192}
+LATENT = {"qk_nope_head_dim": 10, "qk_rope_head_dim": 4, "v_head_dim": 12, "kv_lora_rank": 14, "q_lora_rank": None}
+EXPERTS = {"n_routed_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 29, "n_shared_experts": 1}
+FILES = {
+    "gpt2": (
+        {"vocab_size": 97, "n_positions": 11, "n_embd": 42, "n_head": 6, "n_layer": 2, "n_inner": None},
+        replace(gpt.gpt2(d_model=42, n_heads=6, n_layers=2), vocab=97, max_len=11),
+    ),
+    "llama": (COMMON, llama.TOY),
+    "llama 3.1": (
+        COMMON | {"model_type": "llama", "rope_theta": 5e5, "rope_scaling": ROTARY, "tie_word_embeddings": True},
+        replace(llama.TOY, base=5e5, scaling=Llama3Scaling(8.0, 1.0, 4.0, 8192), tied=True),
+    ),
+    "mistral": (COMMON | {"sliding_window": 3}, mistral.TOY),
+    "qwen3": (COMMON | {"rms_norm_eps": 1e-6, "rope_theta": 1e6}, qwen3.TOY),
+    "mixtral": (
+        COMMON | {"num_local_experts": 5, "num_experts_per_tok": 2, "rope_theta": 1e6, "sliding_window": None},
+        mixtral.TOY,
+    ),
+    "qwen3_moe": (
+        COMMON
+        | {"num_experts": 7, "num_experts_per_tok": 3, "moe_intermediate_size": 29, "num_key_value_heads": 2}
+        | {"norm_topk_prob": True, "rms_norm_eps": 1e-6, "rope_theta": 1e6},
+        qwen3_moe.TOY,
+    ),
+    "deepseek_v2": (
+        COMMON
+        | LATENT
+        | EXPERTS
+        | {"num_key_value_heads": 6, "first_k_dense_replace": 1, "routed_scaling_factor": 1.0},
+        deepseek.DeepSeekConfig(
+            vocab=97,
+            d_model=42,
+            n_heads=6,
+            d_nope=10,
+            d_rope=4,
+            d_v=12,
+            d_latent=14,
+            d_latent_q=None,
+            d_ff=53,
+            d_expert=29,
+            n_experts=5,
+            top_k=2,
+            n_shared=1,
+            n_dense_layers=1,
+            n_layers=2,
+            norm_eps=1e-5,
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_config_of_transformers(name: str, tmp_path) -> None:
+    fields, expected = FILES[name]
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": name, "torch_dtype": "bfloat16"} | fields))
+    assert found(str(tmp_path / "config.json")) == found(str(tmp_path)) == expected
+
+
+def test_sizes_in_a_file(tmp_path) -> None:
+    file = tmp_path / "mine.json"
+    file.write_text(
+        '{"d_model": 42, "n_heads": 6, "n_kv_heads": 3, "d_head": 10, "d_ff": 53, "n_layers": 2, "vocab": 97}'
+    )
+    assert found(str(file)) == llama.TOY
+
+
+BAD_FILES = {
+    "{": r"cannot be read: .*",
+    "[3]": r"holds no object: fields and sizes are needed",
+    '{"d_model": 50, "n_heads": 7}': r"d_model = 50 is not divisible by n_heads = 7: .*",
+    '{"d_model": "50"}': r"d_model = '50' is no size: a positive whole number",
+    '{"d_model": true}': r"d_model = True is no size: a positive whole number",
+    '{"width": 50}': r"width is no field; there are model_type, or d_model, .*",
+    '{"model_type": "t5"}': r"model_type = 't5' is not covered; covered are gpt2, llama, .*",
+    '{"model_type": "llama"}': r"the config of llama has no field .*",
+    '{"model_type": "llama", "hidden_size": "wide"}': r"hidden_size = 'wide' is no size: a positive whole number",
+    json.dumps({"model_type": "llama"} | COMMON | {"hidden_act": "gelu"}): r"hidden_act = 'gelu' of llama is not cov.*",
+    json.dumps({"model_type": "llama"} | COMMON | {"num_key_value_heads": 4}): r".*6.*4.*",
+}
+
+
+@pytest.mark.parametrize("text", BAD_FILES)
+def test_a_file_that_is_no_configuration(text: str, tmp_path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(text)
+    with pytest.raises(Refused, match=rf"^{re.escape(str(file))}:? {BAD_FILES[text]}\Z"):
+        found(str(file))
 
 
 def lines_of(text: str) -> list[str]:
@@ -119,7 +221,8 @@ BAD = {
     ("gpt2", "--at", "B=two"): r"--at B=two: sizes are written as B=1,T=8192",
     ("gpt2", "--at", "S=3"): r"--at S=3: sizes are written as B=1,T=8192",
     ("gpt2", "--layers", "0"): r"argument --layers: 0 is no size: a positive whole number",
-    ("gpt3",): r"argument NAME: invalid choice: 'gpt3'",
+    ("gpt3",): r"gpt3 is no file, and none of gpt2, .*",
+    ("--compare", "gpt2", "gpt3"): r"gpt3 is no file, and none of gpt2, .*",
     (*TOY, "--plot", "cost.xyz"): r"--plot cost.xyz: a picture is a .png, .svg or .pdf",
     (*TOY, "--plot", "no/such/folder.png"): r"--plot no/such/folder.png: there is no folder no/such",
 }

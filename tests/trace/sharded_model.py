@@ -1,4 +1,4 @@
-"""A Transformer under tensor parallelism, sequence parallelism and `fully_shard`, and what a run of it holds.
+"""The block of `examples/sharded.py`, cut in every way: what its trace tells, and what a run of it holds and sends.
 
 python -m tests.trace.sharded_model fake            # one process that stands for rank 0 of 8: what the trace tells
 python -m tests.trace.sharded_model gloo 29511      # eight processes: what rank 0 holds
@@ -13,105 +13,22 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.debug import CommDebugMode
-from torch.distributed.tensor.parallel import (
-    ColwiseParallel,
-    PrepareModuleInput,
-    RowwiseParallel,
-    SequenceParallel,
-    parallelize_module,
-)
-from torch.nn import functional as F
+
+from examples.sharding.block import Model, cut
 
 RANKS = 8
 HOWS = ("sequence", "fsdp", "both")
 B, T = 2, 16
 
 
-class Attention(nn.Module):
-    def __init__(self, d_model: int, d_head: int) -> None:
-        super().__init__()
-        self.d_head = d_head
-        self.q, self.k, self.v = (nn.Linear(d_model, d_model, bias=False) for _ in range(3))
-        self.out = nn.Linear(d_model, d_model, bias=False)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        b, t, _ = x.shape
-        q, k, v = (layer(x).view(b, t, -1, self.d_head).transpose(1, 2) for layer in (self.q, self.k, self.v))
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return self.out(mixed.transpose(1, 2).reshape(b, t, -1))
-
-
-class FeedForward(nn.Module):
-    def __init__(self, d_model: int, d_ff: int) -> None:
-        super().__init__()
-        self.up, self.down = nn.Linear(d_model, d_ff), nn.Linear(d_ff, d_model)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.down(F.gelu(self.up(x)))
-
-
-class Block(nn.Module):
-    def __init__(self, d_model: int, d_head: int, d_ff: int) -> None:
-        super().__init__()
-        self.norm1, self.attn = nn.LayerNorm(d_model), Attention(d_model, d_head)
-        self.norm2, self.ffn = nn.LayerNorm(d_model), FeedForward(d_model, d_ff)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = x + self.attn(self.norm1(x))
-        return x + self.ffn(self.norm2(x))
-
-
-class Model(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.embed = nn.Embedding(96, 32)
-        self.blocks = nn.ModuleList(Block(32, 4, 80) for _ in range(2))
-        self.norm, self.head = nn.LayerNorm(32), nn.Linear(32, 96, bias=False)
-
-    def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        x = self.embed(ids)
-        for block in self.blocks:
-            x = block(x)
-        return self.head(self.norm(x))
-
-
-def plan(sequence: bool) -> dict:
-    """The usual one: columns, then rows; with `sequence` the norms run on parts of the text."""
-    if not sequence:
-        block = {"attn.q": ColwiseParallel(), "attn.k": ColwiseParallel(), "attn.v": ColwiseParallel()}
-        block |= {"attn.out": RowwiseParallel(), "ffn.up": ColwiseParallel(), "ffn.down": RowwiseParallel()}
-        ends = {
-            "embed": RowwiseParallel(input_layouts=Replicate()),
-            "head": ColwiseParallel(output_layouts=Replicate()),
-        }
-    else:
-        whole = PrepareModuleInput(input_layouts=(Shard(1),), desired_input_layouts=(Replicate(),))
-        block = {"norm1": SequenceParallel(), "norm2": SequenceParallel(), "attn": whole, "ffn": whole}
-        block |= {name: ColwiseParallel() for name in ("attn.q", "attn.k", "attn.v", "ffn.up")}
-        block |= {name: RowwiseParallel(output_layouts=Shard(1)) for name in ("attn.out", "ffn.down")}
-        ends = {
-            "embed": RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(1)),
-            "norm": SequenceParallel(),
-            "head": ColwiseParallel(input_layouts=Shard(1), output_layouts=Replicate()),
-        }
-    return ends | {f"blocks.{i}.{name}": style for i in range(2) for name, style in block.items()}
-
-
 def build(how: str) -> nn.Module:
     """`how` is one of `tp`, `sequence`, `fsdp`, `both`."""
     torch.manual_seed(0)
     mesh = init_device_mesh("cpu", (2, 4), mesh_dim_names=("dp", "tp"))
-    model = Model()
-    if how != "fsdp":
-        model = parallelize_module(model, mesh["tp"], plan(how == "sequence"))
-    if how in ("fsdp", "both"):
-        for block in model.blocks:
-            fully_shard(block, mesh=mesh["dp"])
-        fully_shard(model, mesh=mesh["dp"])
-    return model.eval()
+    model = Model(vocab=96, d_model=32, d_head=4, d_ff=80, n_layers=2).eval()
+    return cut(model, mesh, tp=how != "fsdp", sequence=how == "sequence", fsdp=how in ("fsdp", "both"))
 
 
 def held(model: nn.Module) -> dict[str, list[int]]:
