@@ -99,8 +99,10 @@ def title_of(graph: nx.MultiDiGraph, scopes: tuple[Scope, ...], around: str = ""
     copies = graph.graph["repeats"].get(scopes)
     if not copies:
         return path.removeprefix(start) + (f", call {call + 1}" if call else "")
-    last = copies[-1].path
-    return path.removeprefix(start) + (f" to {last.removeprefix(start)}" if last != path else "")
+    groups = graph.graph.get("groups", {})
+    first = groups[copies[0]][0].path if copies[0] in groups else path
+    last = groups[copies[-1]][-1].path if copies[-1] in groups else copies[-1].path
+    return first.removeprefix(start) + (f" to {last.removeprefix(start)}" if last != first else "")
 
 
 def heading_of(graph: nx.MultiDiGraph, scopes: tuple[Scope, ...]) -> str:

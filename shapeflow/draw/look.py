@@ -51,7 +51,8 @@ def title(sheet: Sheet, scopes: Scopes, around: Scopes, *, apart: bool = False) 
     name = title_of(sheet.graph, scopes, _nearest(scopes, around))
     heading = Line(name, bold=True, mark=f"x{copies}" if copies else "", mark_color=sheet.theme.mark)
     parameters = parameters_of(sheet.graph, path(scopes))
-    learned = counted(parameters, "parameter") + (" each" if copies else "") if parameters else ""
+    each = " each" if len({copy.path for copy in sheet.graph.graph["repeats"].get(scopes, ())}) > 1 else ""
+    learned = counted(parameters, "parameter") + each if parameters else ""
     words = [scopes[-1].kind, learned] if apart else [", ".join(filter(None, (scopes[-1].kind, learned)))]
     return (heading, *(_small(sheet, word) for word in [*words, sheet.flops.get(path(scopes), "")]))
 

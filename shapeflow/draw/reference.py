@@ -14,6 +14,7 @@ import networkx as nx
 from shapeflow.graph import Block, edges, inputs_of, nodes
 from shapeflow.graph.flow import members_of
 from shapeflow.graph.naming import variable
+from shapeflow.graph.repeat import standing_for
 from shapeflow.trace.result import Edge, Node, Scope
 
 # A tensor that more nodes than this read is named at each, and of more outputs than this all but the first are named
@@ -58,25 +59,16 @@ def endings(graph: nx.MultiDiGraph) -> frozenset[Edge]:
 
 
 def _shared(graph: nx.MultiDiGraph, shown: nx.MultiDiGraph) -> set[str]:
-    """The nodes of `shown` that several copies of one drawn module call read."""
-    copies = _copies(shown)
+    """The nodes of `shown` that several copies of one drawn operator read."""
+    standing: Mapping[str, str] = shown.graph.get("standing", {})
     home = {member: name for name in shown for member in members_of(shown, name)}
-    found: dict[tuple[Tensor, Scopes], set[Scopes]] = defaultdict(set)
-    for edge in edges(graph) if copies else ():
-        for scopes in _calls(graph, edge.target) - _calls(graph, edge.source):
-            if (first := copies.get(scopes)) is not None:
-                found[(edge.source, edge.output), first].add(scopes)
-    return {home[tensor[0]] for (tensor, _), calls in found.items() if len(calls) > 1 and tensor[0] in home}
-
-
-def _copies(shown: nx.MultiDiGraph) -> dict[Scopes, Scopes]:
-    """For each copy of a repeated module call, the call that is drawn for it."""
-    repeats: Mapping[Scopes, Scopes] = shown.graph["repeats"]
-    copies: dict[Scopes, Scopes] = {}
-    for first, alike in repeats.items():
-        around: Scopes = first[:-1]
-        copies.update({(*around, copy): first for copy in alike})
-    return copies
+    first: dict[tuple[str, int, str], str] = {}
+    found: set[str] = set()
+    for edge in edges(graph) if standing else ():
+        reader = standing_for(edge.target, standing)
+        if first.setdefault((edge.source, edge.output, reader), edge.target) != edge.target:
+            found.add(edge.source)
+    return {home[name] for name in found if name in home}
 
 
 def _calls(graph: nx.MultiDiGraph, name: str) -> set[Scopes]:
@@ -85,10 +77,12 @@ def _calls(graph: nx.MultiDiGraph, name: str) -> set[Scopes]:
 
 
 def _crosses(shown: nx.MultiDiGraph, source: str, readers: Mapping[str, int]) -> bool:
-    """Whether a reader is, or is in, a repeated module that the source is not in."""
+    """Whether a reader is, or is in, a repeated module that the source is not in, and in no other one with it."""
     repeats = shown.graph["repeats"]
     around = _calls(shown, source)
-    return any(scopes in repeats for name in readers for scopes in _calls(shown, name) - around)
+    return any(
+        not repeats.keys() & (inside := _calls(shown, name)) & around and repeats.keys() & inside for name in readers
+    )
 
 
 def _named(graph: nx.MultiDiGraph, readers: Mapping[Tensor, list[str]]) -> dict[Tensor, str]:

@@ -45,7 +45,19 @@ def collapse(graph: nx.MultiDiGraph, depth: int) -> nx.MultiDiGraph:
     """
     if depth < 0:
         raise DrawError(f"depth is {depth}; it counts levels of modules: 0 (the whole model in one box), 1, 2, ...")
-    return _close(graph, lambda scopes: scopes[:depth] if len(scopes) >= depth else None)
+    return _close(graph, lambda scopes: level(graph, scopes, depth))
+
+
+def level(graph: nx.MultiDiGraph, scopes: Scopes, depth: int) -> Scopes | None:
+    """The outermost scopes with `depth` modules among them, None where there are fewer: a group is no module."""
+    ends = (i for i in range(len(scopes) + 1) if modules_among(graph, scopes[:i]) == depth)
+    return next((scopes[:i] for i in ends), None)
+
+
+def modules_among(graph: nx.MultiDiGraph, scopes: Scopes) -> int:
+    """How many of the scopes are calls of modules, not groups of them that `fold` has made."""
+    groups = graph.graph.get("groups", {})
+    return sum(scope not in groups for scope in scopes)
 
 
 def close(graph: nx.MultiDiGraph, opened: Set[Scopes]) -> nx.MultiDiGraph:

@@ -14,7 +14,7 @@ from math import ceil, prod
 
 import networkx as nx
 
-from shapeflow.graph.block import Block, Scopes, close, collapse, contract
+from shapeflow.graph.block import Block, Scopes, close, collapse, contract, modules_among
 from shapeflow.graph.ends import MANY, bundle
 from shapeflow.graph.flow import inputs_of, nodes
 from shapeflow.graph.naming import variable
@@ -54,8 +54,8 @@ def levels(graph: nx.MultiDiGraph, depth: int) -> nx.MultiDiGraph:
     """`depth` levels of modules, as `collapse` shows them, but a module of the last level with one node stays open."""
     if depth < 1:
         return collapse(graph, depth)
-    calls = {node.scopes[:i] for node in nodes(graph) for i in range(min(depth, len(node.scopes) + 1))}
-    return close(graph, calls | single(graph))
+    calls = {node.scopes[:i] for node in nodes(graph) for i in range(len(node.scopes) + 1)}
+    return close(graph, {call for call in calls if modules_among(graph, call) < depth} | single(graph))
 
 
 def one_page(ends: nx.MultiDiGraph, budget: Budget = PAGE) -> nx.MultiDiGraph:

@@ -8,11 +8,10 @@
 from __future__ import annotations
 
 import dataclasses
-import gc
 import operator
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any, Protocol
@@ -30,6 +29,7 @@ from shapeflow.torch_private import FakeTensor, GatheredGroup, ShapeMode, is_dte
 from shapeflow.trace.boundaries import Boundaries
 from shapeflow.trace.building import building, torch_layers
 from shapeflow.trace.checks import checks_seen
+from shapeflow.trace.collecting import without_collection
 from shapeflow.trace.conditions import telling
 from shapeflow.trace.distributed import Exchange, fake_of_gathered, gathered_by, sharding_of
 from shapeflow.trace.hints import Hints
@@ -128,7 +128,7 @@ class Attempt:
     def run(self) -> None:
         """Trace; whatever the model's code raises is kept in `error`."""
         with ExitStack() as stack:
-            stack.enter_context(_no_collection())
+            stack.enter_context(without_collection())
             stack.enter_context(preserved([] if self.subject.maker is not None else self.subject.modules))
             stack.enter_context(running(self.mode))
             if not self._make(self.subject.maker):
@@ -154,7 +154,7 @@ class Attempt:
 
     def make(self) -> None:
         """Make the module alone, without its forward; whatever the constructor raises is kept in `error`."""
-        with _no_collection(), preserved([]), running(self.mode):
+        with without_collection(), preserved([]), running(self.mode):
             if self._make(self.subject.maker):
                 self._swap_parameters(self.subject.modules)
 
@@ -371,15 +371,3 @@ class Attempt:
 
 def _is_instance_of_dataclass(value: Any) -> bool:
     return dataclasses.is_dataclass(value) and not isinstance(value, type)
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """A trace makes many objects that live: the garbage collector would walk over all of torch's to find nothing."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
