@@ -365,6 +365,57 @@ def test_under_torch_compile():
     assert "x  2 3  float32 cpu" in note
 
 
+def test_under_torch_compile_the_line_is_the_users_though_torchs_own_module_raised():
+    class Wide(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.proj = nn.Linear(8, 8)
+
+        def forward(self, x):
+            return self.proj(x)
+
+    torch._dynamo.reset()
+    assert "return self.proj(x)" in notes(caught(torch.compile(Wide(), backend="eager"), ones(2, 7)))[0]
+
+
+def test_an_operator_in_a_hook_is_not_the_module_around_it():
+    def hook(module, inputs):
+        (x,) = inputs
+        return x @ ones(3, 3)
+
+    model = nn.Sequential(nn.Linear(7, 7))
+    model[0].register_forward_pre_hook(hook)
+    (note,) = notes(caught(model, ones(2, 7)))
+    assert re.search(r"in hook: matmul\n(?s:.*)axis: axis 1 of x is 7, axis 0 of ones\(3, 3\) is 3", note)
+
+
+class OwnNotes(RuntimeError):
+    @property
+    def __notes__(self):
+        return ("mine", 3)
+
+
+class OwnAddNote(RuntimeError):
+    def add_note(self, note):
+        raise TypeError("no notes here")
+
+
+class NoNotes(RuntimeError):
+    @property
+    def __notes__(self):
+        raise LookupError("no notes at all")
+
+
+@pytest.mark.parametrize("kind", [OwnNotes, OwnAddNote, NoNotes])
+def test_an_error_that_takes_no_note_arrives_as_it_is(kind):
+    class Raises(nn.Module):
+        def forward(self, x):
+            raise kind("the user's own")
+
+    error = caught(Raises(), ones(2), kind=kind)
+    assert error.args == ("the user's own",)
+
+
 def test_a_decorated_forward_compiles_to_one_graph():
     class Fine(nn.Module):
         @sf.explain

@@ -205,7 +205,7 @@ shapeflow: in 1 (Linear of Sequential)
   inputs[0]   2 3  float32 cpu  min 1, max 1, mean 1
   input of 1  2 4  float32 cpu  STATISTICS
   1.weight    6 5  float32 cpu  STATISTICS
-  axis: axis 1 of input is 4, axis 1 of 1.weight is 5
+  axis: axis 1 of input of 1 is 4, axis 1 of 1.weight is 5
   cause: Linear '1' takes 5, gets 4: in_features is wrong
   fix: nn.Linear(4, 6, bias=False)
 """,

@@ -40,7 +40,7 @@ class Maker:
 class Operand:
     """A tensor among the arguments. `sizes` are the numbers of this run; `kind` is input, parameter, buffer or result.
 
-    `high` is the greatest element of a real tensor of whole numbers.
+    `low` and `high` are the least and the greatest element of a real tensor of whole numbers.
     """
 
     dims: Dims
@@ -50,6 +50,7 @@ class Operand:
     path: str = ""
     maker: Maker | None = field(default=None, repr=False)
     high: int | None = None
+    low: int | None = None
 
     @property
     def rank(self) -> int:

@@ -6,7 +6,7 @@ fix: F.cross_entropy(logits.transpose(1, 2), target)
 
 from __future__ import annotations
 
-from shapeflow.check.cause.call import Call, Dims, Operand, names_in, same
+from shapeflow.check.cause.call import Call, Dims, Operand, names_in, number, same
 from shapeflow.check.cause.chain import MERGING, chain
 from shapeflow.check.cause.result import Cause
 from shapeflow.check.cause.swapping import move_second, rewritten
@@ -19,6 +19,8 @@ def class_loss(call: Call) -> Cause | None:
         return None
     texts = call.text("input", "input"), call.text("target", "target")
     message = f"{call.operator} of {texts[0]} ({given}) and {texts[1]} ({target})"
+    if (found := _no_such_class(call, texts, given, target)) is not None:
+        return found
     expected = given.dims[:1] + given.dims[2:]
     if given.rank >= 3 and target.rank == given.rank - 1 and _equal(given.dims[:-1], target.dims):
         dims = names_in(given.dims[1], given.dims[-1])
@@ -44,6 +46,21 @@ def class_loss(call: Call) -> Cause | None:
     a, b = expected[axes[0]], target.dims[axes[0]]
     shown = " ".join(map(str, expected)) or "a scalar"
     return Cause(f"{message}: the target is to be {shown}: {a} is not {b}", "", names_in(a, b), call.location)
+
+
+def _no_such_class(call: Call, texts: tuple[str, str], given: Operand, target: Operand) -> Cause | None:
+    """A class number that no logit stands for."""
+    if "is out of bounds" not in call.error:
+        return None
+    classes = given.dims[1 if given.rank > 1 else 0]
+    count, low, high = number(classes), target.low, target.high
+    if count is None or high is None or low is None or not (high >= count or low < 0):
+        return None
+    at = f"greatest class number in {texts[1]} is {high}" if high >= count else f"least class number is {low}"
+    message = f"{call.operator}: {texts[0]} ({given}) has the classes 0 to {count - 1}, the {at}"
+    ignored = call.arguments.get("ignore_index", -100)
+    mark = f"ignore_index={low}" if high < count and low != ignored else ""
+    return Cause(message, mark or f"logits for {high + 1} classes", names_in(classes), call.location)
 
 
 def _shifted(call: Call, given: Operand, target: Operand) -> Cause | None:

@@ -1,4 +1,4 @@
-"""Embedding: indices that are no whole numbers, or past the end of the table.
+"""Embedding: indices that are no whole numbers, or before the start or past the end of the table.
 
 Embedding 'emb' takes whole numbers, gets float32
 fix: self.emb(x.long())
@@ -25,6 +25,9 @@ def embedding(call: Call) -> Cause | None:
         message = f"{name} takes whole numbers, gets {given.dtype} ({given})"
         return Cause(message, rewritten(call, "input", ".long()"), names_in(*given.dims), call.location)
     rows = weight.dims[0]
+    if given.low is not None and given.low < 0:
+        message = f"{name} has rows from 0 on, the least index is {given.low}: a mark for what is left out?"
+        return Cause(message, rewritten(call, "input", ".clamp(min=0)"), names_in(rows), call.location)
     if given.high is not None and rows.value is not None and given.high >= rows.value:
         message = f"{name} has {rows} rows, the greatest index is {given.high}"
         if layer is None:

@@ -16,6 +16,9 @@ from torch import nn
 from shapeflow.check.cause.call import Call
 from shapeflow.check.cause.classes import class_loss
 from shapeflow.check.cause.convolution import convolution
+from shapeflow.check.cause.counting import equal_shapes, in_place, item, one_hot, permute, split, written
+from shapeflow.check.cause.dtypes import dtypes
+from shapeflow.check.cause.earlier import earlier
 from shapeflow.check.cause.elementwise import broadcasts, elementwise
 from shapeflow.check.cause.embedding import embedding
 from shapeflow.check.cause.fallback import fallback, first_sentence
@@ -61,6 +64,11 @@ BY_OPERATOR: dict[str, Family] = {
     "cross_entropy": class_loss,
     "nll_loss": class_loss,
     "getitem": index,
+    "setitem": written,
+    "permute": permute,
+    "split": split,
+    "one_hot": one_hot,
+    "item": item,
     "gather": gather,
     "interpolate": interpolate,
     "upsample": interpolate,
@@ -70,7 +78,7 @@ BY_OPERATOR: dict[str, Family] = {
 def cause(call: Call) -> Cause:
     """The cause of the call's error, by its family; at least operator, shapes and torch's own sentence."""
     try:
-        found = _by_family(call) or no_such_axis(call) or fallback(call)
+        found = dtypes(call) or earlier(call) or _by_family(call) or no_such_axis(call) or fallback(call)
     except Exception:  # whatever an unforeseen call does to a family, it must not hide the user's own error
         found = fallback(call)
     return replace(found, details=(*found.details, *_details(call, found)))
@@ -82,7 +90,7 @@ def _by_family(call: Call) -> Cause | None:
             return found
     if call.operator in BY_OPERATOR:
         return BY_OPERATOR[call.operator](call)
-    return elementwise(call) if broadcasts(call) else None
+    return equal_shapes(call) or in_place(call) or elementwise(call) if broadcasts(call) else None
 
 
 def _details(call: Call, found: Cause) -> list[str]:

@@ -119,8 +119,14 @@ def _finished(
 
 
 def _torch_forward(error: BaseException) -> tuple[nn.Module, dict[str, Any]] | None:
-    """The innermost `forward` on the way to the error, where it is one of torch's own modules; and its arguments."""
+    """The innermost `forward` on the way to the error, where it is one of torch's own modules; and its arguments.
+
+    What the user's code does below it, in a hook, is none of the module's doing.
+    """
+    user = user_frame(error.__traceback__)
     for each in reversed(frames(error.__traceback__)):
+        if each is user:
+            return None
         code, values = each.tb_frame.f_code, each.tb_frame.f_locals
         names = code.co_varnames[: code.co_argcount]
         if code.co_name != "forward" or not names or not isinstance(values.get(names[0]), nn.Module):

@@ -145,9 +145,21 @@ def _mask(
         right = layer.repair(f"{message}: it reads axis 1 of {reader} as the batch", batch_first=True)
         return Cause(right.message, right.fix, dims, right.location or call.location, candidates=(right,))
     text = call.text(name, "")
+    if name == "attn_mask" and _is_padding(call, layer, mask):
+        fix = f"key_padding_mask={text or 'mask'}"
+        return Cause(f"{message}: one row for each sample is a key_padding_mask", fix, dims, call.location)
     if swapped:
         return Cause(f"{message}: it is transposed", f"{text}.T" if text else f"{name} as {shown}", dims, call.location)
     return Cause(message, f"a mask of {shown}", dims, call.location)
+
+
+def _is_padding(call: Call, layer: Layer, mask: Operand) -> bool:
+    """Whether a mask has batch and keys for its axes."""
+    key = call.tensor("key")
+    if key is None or key.rank != 3 or mask.rank != 2 or call.tensor("key_padding_mask") is not None:
+        return False
+    batch = 0 if layer.attribute("batch_first") else 1
+    return same(mask.dims[0], key.dims[batch]) and same(mask.dims[1], key.dims[1 - batch])
 
 
 def _fits_batch_first(name: str, mask: Operand, reader: Operand) -> bool:

@@ -41,7 +41,10 @@ def channel_norm(call: Call) -> Cause | None:
     known = number(gets)
     if layer is None or known is None:
         return Cause(f"{message} of {given}", "", dims, call.location)
-    right = layer.repair(f"{message} of {given}: {attribute} is wrong", **{attribute: known})
+    changes = {attribute: known}
+    if attribute == "num_channels" and known % layer.attribute("num_groups"):
+        changes = {"num_groups": nearest_divisor(known, layer.attribute("num_groups")), **changes}
+    right = layer.repair(f"{message} of {given}: {attribute} is wrong", **changes)
     repairs = (right, *widths_behind(layer.root, given, 1, Expr.const(size), message))
     return Cause(right.message, right.fix, dims, right.location or call.location, candidates=repairs)
 

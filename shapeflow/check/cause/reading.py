@@ -20,7 +20,7 @@ from shapeflow.trace.source import location
 from shapeflow.trace.traced import Record, source_of, traced
 
 MOST_INDICES = 4096
-"""Tensors of whole numbers with more elements are not searched for their greatest."""
+"""Tensors of whole numbers with more elements are not searched for their least and greatest."""
 
 
 Named = Mapping[int, Operand]
@@ -66,11 +66,13 @@ class Reader:
             dims, dtype = known.signature.shape.dims, known.signature.shape.dtype
             return Operand(dims, sizes, dtype, _kind(record), record.path, self.maker(record))
         if (told := self.named.get(id(tensor))) is not None:
-            return replace(told, high=_high(tensor))
+            low, high = _bounds(tensor)
+            return replace(told, low=low, high=high)
         dims = tuple(map(_expr, tensor.shape))
         path, kind = self.names.get(id(tensor), ("", "result"))
         dtype = str(tensor.dtype).removeprefix("torch.")
-        return Operand(dims, sizes, dtype, kind, path, self._view(tensor), _high(tensor))
+        low, high = _bounds(tensor)
+        return Operand(dims, sizes, dtype, kind, path, self._view(tensor), high, low)
 
     def _view(self, tensor: torch.Tensor) -> Maker | None:
         """What a real tensor looks into: the one thing that is known of how it came about."""
@@ -128,9 +130,9 @@ def _hint(size: Any) -> int:
     return size if isinstance(size, int) else size.node.hint
 
 
-def _high(tensor: torch.Tensor) -> int | None:
-    """The greatest index of a small real tensor of whole numbers."""
+def _bounds(tensor: torch.Tensor) -> tuple[int | None, int | None]:
+    """The least and the greatest index of a small real tensor of whole numbers."""
     whole = not tensor.is_floating_point() and not tensor.is_complex() and tensor.dtype != torch.bool
     if not whole or tensor.is_meta or type(tensor) is not torch.Tensor or not 0 < tensor.numel() <= MOST_INDICES:
-        return None
-    return int(tensor.max())
+        return None, None
+    return int(tensor.min()), int(tensor.max())

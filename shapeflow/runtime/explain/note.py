@@ -29,12 +29,24 @@ def annotate(error: BaseException) -> None:
         if "torch" in sys.modules and not is_annotated(each):
             note = _written(each)
             if note:
-                each.add_note(note)
+                _add(each, note)
+
+
+def _add(error: BaseException, note: str) -> None:
+    """Add the note, where the error takes one: a class may have `__notes__`, or `add_note`, of its own."""
+    try:
+        error.add_note(note)
+    except Exception:  # whatever a class of the user's does here, its error is what has to arrive
+        return
 
 
 def is_annotated(error: BaseException) -> bool:
     """Whether an explanation is there already."""
-    return any(note.startswith(HEADER) for note in getattr(error, "__notes__", ()))
+    try:
+        notes = tuple(getattr(error, "__notes__", ()))
+    except Exception:  # as in `_add`
+        return False
+    return any(isinstance(note, str) and note.startswith(HEADER) for note in notes)
 
 
 def _written(error: Exception) -> str:

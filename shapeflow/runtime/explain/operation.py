@@ -112,8 +112,8 @@ def _in_frames(stack: Stack) -> Given | None:
 
 
 def text_of(call: Call, name: str, statement: Statement | None) -> str:
-    """An argument as the code writes it; a parameter by its path; else its name."""
-    if statement is not None and statement.node is not None and call.expression is not None:
+    """An argument as the code writes it, a parameter by its path, the input of a module inside of another by its."""
+    if statement is not None and statement.node is not None and call.expression is not None and call.direct:
         names = PARAMETERS.get(call.operator) or tuple(call.arguments)
         found = call.expression.argument(name, names, call.callee)
         if found is not None:
@@ -121,7 +121,8 @@ def text_of(call: Call, name: str, statement: Statement | None) -> str:
     operand = call.tensor(name)
     if operand is not None and operand.path:
         return operand.path
-    return name
+    inside = operand is not None and call.path and call.expression is not None and not call.direct
+    return f"input of {call.path}" if inside and name == "input" else name
 
 
 def tensors_in(value: Any) -> list[torch.Tensor]:

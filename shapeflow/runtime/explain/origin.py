@@ -12,11 +12,16 @@ import linecache
 import re
 import traceback
 from collections.abc import Iterator
+from pathlib import Path
+
+import torch
 
 from shapeflow.runtime.explain.stack import stack_of
 from shapeflow.trace.result import Location
-from shapeflow.trace.source import is_tool, short_path
+from shapeflow.trace.source import TOOLS, short_path
 
+_FOLDERS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]))
+"""Where torch's code and ours lie."""
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>.+)$', flags=re.MULTILINE)
 
 
@@ -60,10 +65,9 @@ def quoted_location(text: str) -> tuple[Location, str] | None:
 
 
 def _is_tools_file(file: str) -> bool:
-    parts = file.replace("\\", "/").split("/")
+    parts = Path(file).parts
     package = parts[parts.index("site-packages") + 1] if "site-packages" in parts[:-1] else ""
-    code = compile("", file, "exec")
-    return file.startswith("<") or is_tool(code, package.removesuffix(".py"))
+    return file.startswith(("<", *_FOLDERS)) or package.removesuffix(".py") in TOOLS
 
 
 def reason(error: BaseException) -> str:

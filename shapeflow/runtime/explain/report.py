@@ -13,6 +13,7 @@ from torch import nn
 from shapeflow.check.cause import Call, Cause, cause
 from shapeflow.check.cause.fallback import fallback
 from shapeflow.runtime.explain.axis import disagreement
+from shapeflow.runtime.explain.beside import beside
 from shapeflow.runtime.explain.bound import Bound, bound_in, functions_of
 from shapeflow.runtime.explain.evaluate import Evaluator
 from shapeflow.runtime.explain.excerpt import excerpt
@@ -79,7 +80,7 @@ def _explained(stack: Stack, error: Exception) -> list[str]:
         *rows.numbers,
         *_dims(bound),
         *_conflicts(bound),
-        *_why(call, statement),
+        *(list(_why(call, statement)) + list(beside(error, rows.rows, statement, provenance.evaluator))),
         *faults,
     ]
 
