@@ -5,11 +5,13 @@ Checked on torch 2.13, 2.14 and 2.15.
 
 from __future__ import annotations
 
+import inspect
 import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -344,3 +346,26 @@ def fsdp_groups(module: torch.nn.Module) -> list[GatheredGroup]:
         names = frozenset(mesh.mesh_dim_names or ())
         found.append(GatheredGroup(tuple(tensors), numel, dtype, group.mesh_info.shard_mesh_size, names))
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of an operator as its schema tells it: `kind` is `Tensor`, `Optional[List[int]]`, `number`, ..."""
+
+    name: str
+    kind: str
+    default: Any
+    by_name: bool
+
+
+@cache
+def overloads_of(name: str) -> tuple[tuple[Parameter, ...], ...]:
+    """The parameters of each overload of torch's own operator of that name; none where there is no such operator."""
+    packet = getattr(torch.ops.aten, name, None)
+    names = [] if packet is None else [each for each in packet.overloads() if not each.endswith("out")]
+    return tuple(tuple(map(_parameter, getattr(packet, each)._schema.arguments)) for each in names)
+
+
+def _parameter(argument: Any) -> Parameter:
+    default = argument.default_value if argument.has_default_value() else inspect.Parameter.empty
+    return Parameter(argument.name, str(argument.type), default, argument.kwarg_only)

@@ -25,9 +25,10 @@ from shapeflow.draw.label import MANY, Labels, counted, parameters_of
 from shapeflow.draw.spans import Segment, pre
 from shapeflow.graph import Block, inputs_of, nodes
 from shapeflow.graph.alignment import Pair
+from shapeflow.graph.arguments import text
 from shapeflow.graph.calls import Call, Leaf, closed
 from shapeflow.graph.difference import Comparison, Difference
-from shapeflow.trace.result import Edge, Node, Shape
+from shapeflow.trace.result import Argument, Edge, Node, Shape
 
 # Blue and orange stay apart for every kind of colour blindness; the sign tells without colour.
 STYLES = {"+": "bold blue", "-": "bold dark_orange", "~": "bold magenta", ">": "bold magenta", " ": "bold"}
@@ -257,10 +258,16 @@ class Entries:
                 yield f"{self._shapes(before.outputs, after)} -> {self._shapes(after.outputs, before)}"
             elif reason == "renamed":
                 yield self.labels.shapes(after.outputs)
+            elif reason == "arguments":
+                yield self._arguments(before, after)
             elif reason == "parameters":
                 yield f"reads {_read(before, after)} -> {_read(after, before)}"
             elif reason == "inputs" and not (after.kind == "output" and "shapes" in reasons):
                 yield "reads {} -> {}".format(*self._sources(before.name, after.name))
+
+    def _arguments(self, before: Node | Block, after: Node | Block) -> str:
+        found = self.comparison.arguments(before, after)
+        return ", ".join(f"{name} {_argument(old, new)} -> {_argument(new, old)}" for name, old, new in found)
 
     def _shapes(self, shapes: tuple[Shape, ...], other: Node | Block) -> str:
         """With the dtype where that is what changed."""
@@ -320,6 +327,11 @@ def _read(node: Node | Block, other: Node | Block) -> str:
     names, others = ([path.rpartition(".")[2] for path in each.parameters] for each in (node, other))
     shown = node.parameters if names == others else names
     return (", ".join(shown) if len(shown) <= MANY else counted(len(shown), "parameter")) or "none"
+
+
+def _argument(value: Argument | None, other: Argument | None) -> str:
+    """A flag that is off by default is not among the arguments."""
+    return text(value) if value is not None else "False" if isinstance(other, bool) else "none"
 
 
 def _end(source: str | None, edge: Edge) -> tuple[str | None, int]:

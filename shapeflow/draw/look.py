@@ -16,6 +16,7 @@ from shapeflow.draw.markup import Line
 from shapeflow.draw.palette import Paint, family_of
 from shapeflow.draw.sheet import Sheet
 from shapeflow.graph import Block
+from shapeflow.graph.arguments import words
 from shapeflow.graph.ends import spoken
 from shapeflow.trace.result import Node
 
@@ -83,10 +84,10 @@ def _node(sheet: Sheet, node: Node, around: Scopes) -> Look:
     paint = sheet.theme.fills.get(family) or (sheet.theme.fills["weights"] if node.parameters else sheet.theme.plain)
     style = _painted(paint)
     if node.scopes != around:
-        return Look(_alone(sheet, node, around), style, _tooltip(node))
+        return Look(_alone(sheet, node, around), style, _tooltip(sheet, node))
     if not family and not node.parameters:
         style += ", height=0.22, fontsize=10"
-    return Look((Line(node.operator), _small(sheet, reads_of(node))), style, _tooltip(node))
+    return Look((Line(node.operator), _small(sheet, reads_of(node))), style, _tooltip(sheet, node))
 
 
 def _alone(sheet: Sheet, node: Node, around: Scopes) -> tuple[Line, ...]:
@@ -144,9 +145,10 @@ def _gathered(sheet: Sheet, block: Block) -> Look:
     )
 
 
-def _tooltip(node: Node) -> str:
+def _tooltip(sheet: Sheet, node: Node) -> str:
     where = f"{place(node.location)}\n{node.location.code}" if node.location else ""
-    return "\n".join(filter(None, (node.module, where))) or node.operator
+    given = ", ".join(words(sheet.arguments.get(node.name, ())))
+    return "\n".join(filter(None, (node.module, given, where))) or node.operator
 
 
 def families(sheet: Sheet) -> list[str]:

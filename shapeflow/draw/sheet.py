@@ -17,6 +17,7 @@ from shapeflow.draw.finding import Finding, findings
 from shapeflow.draw.label import Labels
 from shapeflow.draw.palette import Theme, theme_of
 from shapeflow.draw.reference import Tensor, endings, references
+from shapeflow.graph.arguments import Texts, gathered
 from shapeflow.graph.page import arrange
 from shapeflow.graph.spine import spine
 from shapeflow.trace.result import Edge, Shape
@@ -31,7 +32,8 @@ class Sheet:
 
     `referred` are the tensors that are named where they are read, with their names, `ending` the outputs of the model
     that are named where they are made. `straight` are the pairs of nodes on a residual stream, `lanes` the stream that
-    a node is on. `findings` are by node. `flops` are by module path, in words. `parameters` draws weights as boxes.
+    a node is on. `findings` are by node, and so are `arguments`, which tooltips tell. `flops` are by module path, in
+    words. `parameters` draws weights as boxes.
     """
 
     graph: nx.MultiDiGraph
@@ -44,6 +46,7 @@ class Sheet:
     findings: Mapping[str, tuple[Finding, ...]]
     flops: Mapping[str, str]
     parameters: bool
+    arguments: Mapping[str, Texts]
 
     @classmethod
     def of(
@@ -72,6 +75,7 @@ class Sheet:
             findings(graph, shown, report) if report else {},
             flops or {},
             parameters,
+            gathered(graph, shown),
         )
 
     def is_fresh(self, shape: Shape) -> bool:

@@ -22,16 +22,17 @@ import networkx as nx
 from shapeflow.dims.atoms import Symbol
 from shapeflow.dims.expr import Expr
 from shapeflow.graph.alignment import Pair, align
+from shapeflow.graph.arguments import changed
 from shapeflow.graph.block import Block
 from shapeflow.graph.calls import Call, Item, Leaf, call_tree, closed
 from shapeflow.graph.flow import build, inputs_of
 from shapeflow.graph.loaded import load
-from shapeflow.trace.result import Node, Shape
+from shapeflow.trace.result import Argument, Node, Shape
 
 if TYPE_CHECKING:
     from shapeflow.trace.result import Trace
 
-Reason: TypeAlias = Literal["renamed", "moved", "class", "shapes", "sizes", "parameters", "inputs"]
+Reason: TypeAlias = Literal["renamed", "moved", "class", "shapes", "sizes", "arguments", "parameters", "inputs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,8 @@ class Change:
     """A node, or a module as a `Block`, that is in both graphs but not as it was.
 
     `reasons`: it has another name (`renamed`), runs elsewhere (`moved`), is of another class (`class`); its results
-    have other `shapes`, or only another value of a named size (`sizes`); it reads other `parameters` or `inputs`.
+    have other `shapes`, or only another value of a named size (`sizes`); it is given other `arguments`, such as the
+    axis of a softmax; it reads other `parameters` or `inputs`.
     """
 
     before: Node | Block
@@ -97,8 +99,8 @@ def diff(before: Graph, after: Graph) -> Difference:
     """Compare two traces, their graphs, or files that `trace.save("x.json")` wrote.
 
     Modules and operators are paired by where they are, what they are called and what runs inside, so a block more in a
-    stack, a module with a new name or one that runs elsewhere is told as that. What a graph does not hold, such as the
-    probability of a dropout or the axis of a softmax, is not compared.
+    stack, a module with a new name or one that runs elsewhere is told as that. Arguments of operators are compared if
+    both graphs hold them, which files that were saved before there were any do not.
     """
     old, new = _graph(before), _graph(after)
     return Comparison(old, new, align(call_tree(old), call_tree(new))).difference()
@@ -121,6 +123,7 @@ class Comparison:
         self.matched = frozenset(self.partner.values())
         self.renamed: dict[str, str] = dict(self._renamed())
         self.shapes = Shapes(before, after)
+        self.tells_arguments = before.graph.get("arguments", True) and after.graph.get("arguments", True)
 
     def difference(self) -> Difference:
         changes = tuple(self._changes(self.root))
@@ -192,8 +195,17 @@ class Comparison:
                 yield "parameters"
         elif tuple(self.renamed.get(path, path) for path in old.parameters) != new.parameters:
             yield "parameters"
+        if self.arguments(old, new):
+            yield "arguments"
         if self._rewired(old.name, new.name):
             yield "inputs"
+
+    def arguments(self, old: Node | Block, new: Node | Block) -> list[tuple[str, Argument | None, Argument | None]]:
+        """The arguments that are other: name, before, after."""
+        if isinstance(old, Block) or isinstance(new, Block) or not self.tells_arguments:
+            return []
+        read = inputs_of(self.after, new.name)
+        return changed(old.arguments, new.arguments, rank=len(read[0].shape.dims) if read else 0)
 
     def _rewired(self, old: str, new: str) -> bool:
         """Whether it reads other tensors; a source that was added or removed is told once, at that source."""

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
+from shapeflow.dims.expr import Expr
+from shapeflow.dims.tree import from_tree
 from shapeflow.errors import FormatError
 
 Value = TypeVar("Value")
@@ -51,6 +53,13 @@ class Item:
 
     def number(self) -> int:
         return self._of(int)
+
+    def tree(self) -> Expr:
+        """A size, exact."""
+        try:
+            return from_tree(self.value)
+        except ValueError as error:
+            self.refuse(f"does not read: {error}")
 
     def maybe(self, read: Callable[[Item], Value]) -> Value | None:
         """None where the value is null."""

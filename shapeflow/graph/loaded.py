@@ -16,8 +16,8 @@ import networkx as nx
 
 from shapeflow import __version__
 from shapeflow.dims.expr import Expr
-from shapeflow.dims.tree import from_tree
 from shapeflow.errors import DrawError, FormatError
+from shapeflow.graph.arguments import from_plain
 from shapeflow.graph.block import Block
 from shapeflow.graph.document import Item
 from shapeflow.graph.flow import fill, nodes
@@ -159,6 +159,8 @@ def _graph(document: Item) -> SavedTrace:
         assumptions=tuple(_read_condition(item) for item in document["assumptions"].items()),
         repeats={_read_scopes(item["scopes"]): _read_scopes(item["copies"]) for item in document["repeats"].items()},
     )
+    if not any("arguments" in item.fields() for item in document["nodes"].items()):
+        graph.graph["arguments"] = False  # saved before there were any: not the same as having none
     if "operations" in document.value:
         graph.graph["operations"] = _read_operations(document["operations"])
     known: dict[str, Node | Block] = {}
@@ -203,6 +205,7 @@ def _read_node(item: Item) -> Node:
         _read_shapes(item["outputs"]),
         _read_texts(item["parameters"]),
         item["location"].maybe(_read_location),
+        from_plain(item["arguments"].fields()) if "arguments" in item.fields() else (),
     )
 
 
@@ -242,7 +245,7 @@ def _read_shapes(item: Item) -> tuple[Shape, ...]:
 
 def _read_shape(item: Item) -> Shape:
     sharding = item.fields().get("sharding")
-    dims = tuple(map(_read_tree, item["dims"].items()))
+    dims = tuple(each.tree() for each in item["dims"].items())
     return Shape(dims, item["dtype"].text(), None if sharding is None else _read_sharding(sharding))
 
 
@@ -270,11 +273,4 @@ def _read_count(item: Item) -> int | Expr:
 
 
 def _read_size(item: Item) -> Expr:
-    return _read_tree(item["tree"])
-
-
-def _read_tree(item: Item) -> Expr:
-    try:
-        return from_tree(item.value)
-    except ValueError as error:
-        item.refuse(f"does not read: {error}")
+    return item["tree"].tree()

@@ -18,6 +18,7 @@ import networkx as nx
 from shapeflow import __version__
 from shapeflow.dims.expr import Expr
 from shapeflow.dims.tree import to_tree
+from shapeflow.graph.arguments import to_plain
 from shapeflow.graph.block import Block
 from shapeflow.graph.flow import edges, nodes
 from shapeflow.graph.operations import Operations
@@ -131,6 +132,7 @@ def _node(node: Node, shape: Describe) -> dict[str, Any]:
         "outputs": [shape(each) for each in node.outputs],
         "parameters": list(node.parameters),
         "location": _location(node.location),
+        "arguments": to_plain(node.arguments),
     }
 
 

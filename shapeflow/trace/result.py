@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from shapeflow.dims.expr import Expr, product
 from shapeflow.trace.collecting import without_collection
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from shapeflow.draw.drawing import Drawing
     from shapeflow.trace.attempt import Attempt
     from shapeflow.trace.view import View
+
+
+Argument: TypeAlias = "int | float | str | Expr | tuple[Argument, ...]"
+Arguments: TypeAlias = tuple[tuple[str, Argument], ...]
 
 
 def shape_text(dims: Iterable[Expr]) -> str:
@@ -88,6 +92,7 @@ class Node:
 
     `kind` is one of `input`, `operator`, `constant`, `output`; `operator` is the function's own name
     (`linear`, `view`, `add`); `scopes` are the module calls around it, outermost first, without the root.
+    `arguments` are those that are no tensors, by name, defaults filled in: `dim`, `stride`, `p`, `eps`.
     """
 
     name: str
@@ -97,6 +102,7 @@ class Node:
     outputs: tuple[Shape, ...] = ()
     parameters: tuple[str, ...] = ()
     location: Location | None = None
+    arguments: Arguments = ()
 
     @property
     def module(self) -> str:

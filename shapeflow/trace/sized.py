@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from shapeflow.dims.atoms import Symbol
 from shapeflow.dims.expr import Expr
 from shapeflow.errors import InputError
+from shapeflow.trace.arguments import spelt
 from shapeflow.trace.result import Edge, Node, Shape, Trace
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ def _shape(shape: Shape, mapping: Mapping[Symbol, Expr]) -> Shape:
 
 
 def _node(node: Node, mapping: Mapping[Symbol, Expr]) -> Node:
-    return replace(node, outputs=tuple(_shape(shape, mapping) for shape in node.outputs))
+    outputs = tuple(_shape(shape, mapping) for shape in node.outputs)
+    return replace(node, outputs=outputs, arguments=spelt(node.arguments, lambda dim: dim.replace(mapping).unpinned))
 
 
 def _edge(edge: Edge, mapping: Mapping[Symbol, Expr]) -> Edge:

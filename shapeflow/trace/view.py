@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shapeflow.dims.expr import Expr
-from shapeflow.trace.result import Edge, Node, Shape
+from shapeflow.trace.arguments import arguments_of, named, spelt
+from shapeflow.trace.result import Arguments, Edge, Node, Shape
 from shapeflow.trace.sharding import Collective
 from shapeflow.trace.source import location
 from shapeflow.trace.traced import Record, Signature
@@ -99,8 +100,14 @@ class View:
     def node(self, record: Record) -> Node:
         outputs = tuple(self.shape(record, index) for index in range(len(record.outputs)))
         read = dict.fromkeys(source.path for source, _, _ in record.sources if source.kind in ("parameter", "buffer"))
-        name = self.names[id(record)]
-        return Node(name, record.kind, record.operator, record.scopes, outputs, tuple(read), location(record.place))
+        name, where = self.names[id(record)], location(record.place)
+        arguments = self._arguments(record, outputs) if record.kind == "operator" else ()
+        return Node(name, record.kind, record.operator, record.scopes, outputs, tuple(read), where, arguments)
+
+    def _arguments(self, record: Record, outputs: tuple[Shape, ...]) -> Arguments:
+        spelling = self.attempt.spelling
+        found = spelt(arguments_of(record.node), lambda dim: _spelt(dim, spelling))
+        return named(found, outputs[0].dims) if outputs else found
 
     def nodes(self) -> tuple[Node, ...]:
         """Inputs, then constants and operators as they run."""

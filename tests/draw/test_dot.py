@@ -391,3 +391,16 @@ def unescape(text):
 
 def test_the_graphviz_package_takes_the_source_too():
     assert graphviz.Source(to_dot(build(toy(1).trace()))).source.startswith('digraph "GPT" {')
+
+
+def test_tooltips_tell_arguments_and_labels_stay_short():
+    model = toy(2)
+    softmax = [i for i, node in enumerate(model.nodes) if node.operator == "softmax"]
+    for i, dim in zip(softmax, (-1, -2), strict=True):
+        model.nodes[i] = replace(model.nodes[i], arguments=(("dim", dim), ("note", '"<b>&')))
+    dot = to_dot(build(model.trace()), unfold=True)
+    lines = [line for line in dot.splitlines() if line.strip().startswith('"softmax') and " -> " not in line]
+    assert ["dim = -1, note = " in line and "dim = -2" not in line for line in lines] == [True, False]
+    assert all("dim" not in line.partition("tooltip")[0] for line in lines)
+    folded = to_dot(build(model.trace()), depth=3)
+    assert 'dim = -1, -2, note = \\"<b>&amp;' in folded, "of both copies"

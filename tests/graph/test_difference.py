@@ -1,5 +1,6 @@
 """Comparing graphs: what is paired with what, and what is told of the pairs."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,89 @@ def test_no_difference() -> None:
     found = diff(build(toy(2).trace()), build(toy(2).trace()))
     assert not found
     assert told(found) == nothing()
+
+
+class Mixer(nn.Module):
+    """Operators with arguments that no shape tells."""
+
+    def __init__(
+        self, *, dim: int = -1, p: float = 0.1, eps: float = 1e-5, scale: float = 0.5, kernel: int = 3
+    ) -> None:
+        super().__init__()
+        self.dim, self.scale = dim, scale
+        self.norm, self.drop = nn.LayerNorm(8, eps=eps), nn.Dropout(p)
+        self.pool = nn.AvgPool1d(kernel, 1, kernel // 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.norm(x)
+        weights = (self.scale * y @ y.transpose(1, 2)).softmax(self.dim)
+        return self.pool(self.drop(weights @ y))
+
+
+class Shorter(Mixer):
+    """The same, otherwise spelt."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.norm(x)
+        weights = torch.softmax(self.scale * y @ torch.transpose(y, -1, -2), dim=2)
+        return self.pool(nn.functional.dropout(weights @ y, p=0.1, training=self.training))
+
+
+def mixer(**options):
+    return sf.trace(Mixer(**options), "B T 8")
+
+
+ARGUMENTS = [
+    ({"dim": 1}, "softmax", "dim -1 -> 1"),
+    ({"p": 0.2}, "dropout", "p 0.1 -> 0.2"),
+    ({"eps": 1e-6}, "layer_norm", "eps 1e-05 -> 1e-06"),
+    ({"scale": 0.25}, "mul", "other 0.5 -> 0.25"),
+    ({"kernel": 5}, "avg_pool1d", "kernel_size (3,) -> (5,), padding (1,) -> (2,)"),
+]
+
+
+@pytest.mark.parametrize(("options", "operator", "text"), ARGUMENTS, ids=[text for _, _, text in ARGUMENTS])
+def test_arguments_that_no_shape_tells(options, operator: str, text: str) -> None:
+    found = sf.diff(mixer(), mixer(**options))
+    assert [each.removeprefix("r") for each in told(found)["changed"]] == [f"{operator}: arguments"]
+    assert text in str(found)
+
+
+def test_a_stride_is_told_with_the_shapes_that_it_changes() -> None:
+    found = sf.diff(*(sf.trace(nn.Conv1d(8, 8, 3, stride=stride), "B 8 T") for stride in (1, 2)))
+    assert told(found)["changed"][0] == "conv1d: shapes, arguments"
+    assert "stride (1,) -> (2,)" in str(found)
+
+
+def test_a_flag_that_was_off() -> None:
+    def attend(x: torch.Tensor, causal: bool) -> torch.Tensor:
+        return nn.functional.scaled_dot_product_attention(x, x, x, is_causal=causal)
+
+    found = sf.diff(*(sf.trace(lambda x, on=on: attend(x, on), "B T 8") for on in (False, True)))
+    assert "is_causal False -> True" in str(found)
+
+
+def test_the_same_arguments_otherwise_written_are_no_difference() -> None:
+    mine, other = Mixer(), Shorter()
+    other.drop = nn.Identity()
+    changed = told(sf.diff(sf.trace(mine, "B T 8"), sf.trace(other, "B T 8")))["changed"]
+    assert not [each for each in changed if "arguments" in each]
+
+
+def test_sizes_that_the_shapes_tell_are_not_told_again() -> None:
+    def heads(n: int):
+        return sf.trace(lambda x: x.view(*x.shape[:2], n, -1).transpose(1, 2).reshape(x.shape[0], -1), "B T 24")
+
+    assert told(sf.diff(heads(4), heads(6)))["changed"] == ["view: shapes", "transpose: shapes"]
+
+
+def test_a_file_from_before_arguments_were_saved_is_no_difference(tmp_path: Path) -> None:
+    mixer().save(tmp_path / "new.json")
+    text = re.sub(r', "arguments": \{[^\n]*\}\}', "}", (tmp_path / "new.json").read_text())
+    (tmp_path / "old.json").write_text(text)
+    assert "arguments" not in text
+    assert not sf.diff(tmp_path / "old.json", mixer(p=0.3))
+    assert sf.diff(tmp_path / "new.json", mixer(p=0.3))
 
 
 def test_two_traces_of_a_model_are_the_same() -> None:

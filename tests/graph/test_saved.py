@@ -76,6 +76,22 @@ def test_a_trace_comes_back_equal(trace, tmp_path: Path) -> None:
     assert to_json(graph) == (tmp_path / "x.json").read_text(), "a saved trace is saved again as it is"
 
 
+def test_arguments_are_values_for_programs(tmp_path: Path) -> None:
+    sf.trace(convolutions(), "B 3 H W").save(tmp_path / "x.json")
+    document = json.loads((tmp_path / "x.json").read_text())
+    first = next(node for node in document["nodes"] if node["operator"] == "conv2d")
+    assert first["arguments"] == {"stride": [2, 2], "padding": [1, 1], "dilation": [1, 1], "groups": 1}
+
+
+def test_infinite_numbers_and_sizes_among_the_arguments_come_back() -> None:
+    trace = sf.trace(lambda x: x.masked_fill(x > float("inf"), float("nan")).view(x.shape[0], -1), "B T 8")
+    text = to_json(trace.to_networkx())
+    json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    found = {node.operator: dict(node.arguments) for node in nodes(from_json(text))}
+    assert found["gt"] == {"other": float("inf")} and str(found["masked_fill"]["value"]) == "nan"
+    assert found["view"] == {"size": (Expr.symbol("B"), -1)}
+
+
 def test_names_that_the_trace_made_come_back() -> None:
     text = to_json(sf.trace(Chosen(), "B T").to_networkx())
     graph = from_json(text)
@@ -248,6 +264,12 @@ DAMAGED = [
     (changed("nodes", 1, "location", value="x.py"), r"nodes\[1\]\.location is a text; it has to be an object"),
     (changed("edges", 3, "source", value="gone"), r"edges\[3\]\.source is 'gone', and no node has that name"),
     (changed("edges", 3, "argument", value=0.5), r"edges\[3\]\.argument is a fraction; it has to be a whole number"),
+    (changed("nodes", 1, "arguments", value=[]), r"nodes\[1\]\.arguments is a list; it has to be an object"),
+    (changed("nodes", 1, "arguments", value={"p": None}), r"arguments\.p is null; it has to be a number, a text, true"),
+    (
+        changed("nodes", 1, "arguments", value={"p": {"float": "1"}}),
+        r"arguments\.p\.float is '1'; it has to be inf, -inf",
+    ),
     (changed("modules", 0, "parameters", value=None), r"modules\[0\]\.parameters is null"),
     (changed("operations", value={"flops": {"exp": 3}, "unknown": []}), r"operations\.flops\.exp is a whole number"),
     (changed("dims", value=[]), "dims is a list; it has to be an object"),

@@ -20,6 +20,8 @@ from shapeflow.draw.page.layout import Box, Layout, Line, Words, lay_out
 from shapeflow.draw.page.sheet import Item, Name, Sheet, Wire, sheets_of
 from shapeflow.draw.palette import FAMILIES, family_of
 from shapeflow.graph import collapse, fold
+from shapeflow.graph.arguments import gathered
+from shapeflow.graph.arguments import words as argument_words
 from shapeflow.graph.bounds import bounds_of
 from shapeflow.graph.operations import Operations
 from shapeflow.trace.result import Condition, Location, Shape
@@ -62,7 +64,7 @@ def book(
     folded = fold(graph if depth is None else collapse(graph, depth))
     tables = _Tables(Labels.of(graph))
     found = numbers(graph, folded, report) if report else {}
-    sheets = sheets_of(folded, operations.flops if operations else {}, found)
+    sheets = sheets_of(folded, operations.flops if operations else {}, found, gathered(graph, folded))
     words = [_words(sheet, tables) for sheet in sheets]
     placed = lay_out(sheets, words)
     drawn = [_sheet(*each, tables) for each in zip(sheets, words, placed, strict=True)]
@@ -159,6 +161,7 @@ def _item(item: Item, lines: Iterable[str], box: Box, tables: _Tables) -> dict[s
         "port": item.port,
         "code": _code(item.location),
         "findings": item.findings,
+        "arguments": argument_words(item.arguments),
     }
     counts = {"parameters": item.parameters, "flops": item.flops}
     told = {key: tables.formula(value) for key, value in counts.items() if value and value != Expr.const(0)}

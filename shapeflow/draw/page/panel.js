@@ -99,6 +99,7 @@ class Panel {
       this.shapes("Inputs", inputs.map(([, from, shape]) => [items[from].title, shape, () => this.act.choose(from)])),
       item.type === "output" ? null : this.shapes("Outputs", (item.outputs ?? []).map((shape, i) => [item.outputs.length > 1 ? String(i + 1) : "", shape])),
       this.shapes("Parameters", reads),
+      this.arguments(item),
       item.code ? this.code(item.code) : null,
       opens(item) && copies(item) > 1 ? this.links(`Stands for ${counted(copies(item), "equal module")}`, item.names.map((_, copy) => this.book.child(place, number, copy)), null) : null,
       copies(item) > 1 && !opens(item) ? this.facts(item.names.map((name) => this.book.path(place, name))) : null,
@@ -183,6 +184,11 @@ class Panel {
     const bytes = count === null ? null : bytesOf(shape.dtype, count);
     const words = [shape.dtype, count === null ? null : `${grouped(count)} numbers`, bytes === null ? null : inBytes(bytes)];
     return html("div", { class: "faint" }, words.filter(Boolean).join(", "));
+  }
+
+  // What an operator is given that is no tensor; of copies that are given others, each value.
+  arguments({ arguments: given }) {
+    return given ? html("div", { class: "arguments" }, html("h3", {}, "Arguments"), html("ul", { class: "facts" }, given.map((words) => html("li", {}, html("code", {}, words))))) : null;
   }
 
   code([place, text]) {

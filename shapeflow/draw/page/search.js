@@ -24,7 +24,7 @@ class Search {
         const names = (item.names ?? []).map((name) => this.book.path(place, name));
         const paths = names.length ? names : [place.path];
         const found = (item.findings ?? []).map((each) => this.book.findings[each]).map(({ rule, message }) => `${rule} ${message}`);
-        const fields = [item.title, [...paths, item.kind, item.operator].join("\n"), reads.join("\n"), shapes.join("\n"), found.join("\n")];
+        const fields = [item.title, [...paths, item.kind, item.operator].join("\n"), reads.join("\n"), shapes.join("\n"), [...found, ...(item.arguments ?? [])].join("\n")];
         yield { place, number, item, fields: fields.map((field) => (field ?? "").toLowerCase()), shapes, reads, found, path: paths[0] };
       }
     }
@@ -76,7 +76,7 @@ class Search {
   row(entry, i) {
     const about = [entry.path, entry.item.kind && entry.item.kind !== entry.item.title ? entry.item.kind : ""].filter(Boolean).join("  ");
     const shapes = entry.shapes.slice(0, 2).join(", ");
-    const matched = { 3: entry.reads, 5: entry.found }[entry.score] ?? [];
+    const matched = { 3: entry.reads, 5: [...entry.found, ...(entry.item.arguments ?? [])] }[entry.score] ?? [];
     return html(
       "li",
       { role: "option", id: `found-${i}`, onpointerdown: (event) => event.preventDefault(), onclick: () => this.go(i) },

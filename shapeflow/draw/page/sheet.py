@@ -17,6 +17,7 @@ import networkx as nx
 from shapeflow.dims.expr import Expr
 from shapeflow.draw.page.calls import Call, Calls, Key, Scopes, TensorKey, calls_of
 from shapeflow.graph import Block
+from shapeflow.graph.arguments import Texts, merged
 from shapeflow.trace.result import Location, Node, Shape
 
 NONE = Expr.const(0)
@@ -36,7 +37,8 @@ class Item:
     that is one operator), `entry` or `exit` (a tensor that crosses the border of the sheet, the `port`-th of them).
 
     `names` are those of the module calls that it stands for, `findings` the numbers of what was found at it. What may
-    differ between equal modules, the line of the code, does not make two sheets of them.
+    differ between equal modules, the line of the code and `arguments`, does not make two sheets of them; of arguments
+    all values are told.
     """
 
     type: str
@@ -54,6 +56,7 @@ class Item:
     port: int = 0
     findings: tuple[int, ...] = ()
     location: Location | None = field(default=None, compare=False)
+    arguments: Texts = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,21 +103,25 @@ class _Book:
     tree: Calls
     flops: Mapping[str, Expr]
     findings: Mapping[str, tuple[int, ...]]
+    arguments: Mapping[str, Texts]
     numbers: dict[Sheet, int] = field(default_factory=dict)
+    sheets: list[Sheet] = field(default_factory=list)  # by number, with the arguments of all that are equal
 
 
 def sheets_of(
     graph: nx.MultiDiGraph,
     flops: Mapping[str, Expr] | None = None,
     findings: Mapping[str, tuple[int, ...]] | None = None,
+    arguments: Mapping[str, Texts] | None = None,
 ) -> list[Sheet]:
     """The whole model's sheet, and those of all modules below it; children refer to later sheets.
 
-    `flops` are the operations of each operator by node name, where they are known, `findings` what was found at it.
+    `flops` are the operations of each operator by node name, where they are known, `findings` what was found at it,
+    `arguments` what it is given that is no tensor.
     """
-    book = _Book(graph, calls_of(graph), flops or {}, findings or {})
+    book = _Book(graph, calls_of(graph), flops or {}, findings or {}, arguments or {})
     _number(book, ())
-    return _root_first(list(book.numbers))
+    return _root_first(book.sheets)
 
 
 def _root_first(sheets: list[Sheet]) -> list[Sheet]:
@@ -131,7 +138,14 @@ def _renumbered(sheet: Sheet, last: int) -> Sheet:
 def _number(book: _Book, scopes: Scopes) -> int:
     """The number of the sheet of this call, which may be there already."""
     sheet = _sheet(book, scopes)
-    return book.numbers.setdefault(sheet, len(book.numbers))
+    number = book.numbers.setdefault(sheet, len(book.numbers))
+    if number == len(book.sheets):
+        book.sheets.append(sheet)
+    else:
+        pairs = zip(book.sheets[number].items, sheet.items, strict=True)
+        items = (replace(item, arguments=merged((item.arguments, other.arguments))) for item, other in pairs)
+        book.sheets[number] = replace(sheet, items=tuple(items))
+    return number
 
 
 def _sheet(book: _Book, scopes: Scopes) -> Sheet:
@@ -182,6 +196,7 @@ def _work(book: _Book, node: Node, around: Scopes) -> dict:
         "outputs": () if node.kind == "output" else node.outputs,
         "reads": tuple((_name(read, around), shapes.get(read)) for read in node.parameters),
         "findings": book.findings.get(node.name, ()),
+        "arguments": book.arguments.get(node.name, ()),
         "location": node.location,
     }
 
@@ -194,7 +209,7 @@ def _call_item(book: _Book, scopes: Scopes, around: Scopes) -> Item:
         if isinstance(node, Node):
             return Item("leaf", **facts, **_work(book, node, around))
     number = _number(book, scopes)
-    sheet = next(sheet for sheet, each in book.numbers.items() if each == number)
+    sheet = book.sheets[number]
     outputs = tuple(book.tree.calls[scopes].leaving.values())
     return Item("module", **facts, operators=sheet.operators, flops=sheet.flops, outputs=outputs, sheet=number)
 

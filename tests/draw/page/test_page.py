@@ -1,6 +1,8 @@
 """The page as its reader meets it: every test ends with a silent console and nothing loaded (see conftest)."""
 
+import math
 import re
+from dataclasses import replace
 
 import pytest
 from playwright.sync_api import expect
@@ -348,6 +350,41 @@ def test_the_panel_tells_source_parameters_and_inputs(show):
     assert chosen(page) == "in 1"
     page.locator("#details .link").first.click()
     assert (crumbs(page), chosen(page)) == (["GPT"], "embed")
+
+
+def dropped(*probabilities: float):
+    """Blocks with an operator that has arguments."""
+    model = Model("Net")
+    x = model.input("x", "B T")
+    for i, p in enumerate(probabilities):
+        with model.module(f"blocks.{i}", "Block"):
+            x = model.op("log", model.op("dropout", x, out="B T"), out="B T")
+        model.nodes[-2] = replace(model.nodes[-2], arguments=(("p", p), ("training", True), ("value", -math.inf)))
+    model.output(x)
+    return build(model.trace())
+
+
+def test_the_panel_tells_the_arguments_of_operators_and_search_finds_them(show):
+    page = show(dropped(0.1))
+    page.locator("#search").fill("p = 0.1")
+    page.keyboard.press("Enter")
+    expect(page.locator("#details h2")).to_have_text("dropout")
+    assert page.locator(".arguments li").all_text_contents() == ["p = 0.1", "training = True", "value = -inf"]
+
+
+@pytest.mark.parametrize(
+    ("probabilities", "told"),
+    [
+        ((0.1, 0.1, 0.1), "p = 0.1"),
+        ((0.1, 0.2, 0.1), "p = 0.1, 0.2"),
+        ((0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7), "p = 0.1, 0.2, 0.3, 0.4, 0.5, and 2 more"),
+    ],
+)
+def test_equal_blocks_with_other_arguments_fold_and_tell_all_values(show, probabilities, told):
+    page = show(dropped(*probabilities), hash="#blocks.0")
+    assert page.locator("#contents .entry").count() == 2, "they are one"
+    item(page, "dropout").click()
+    assert page.locator(".arguments li").first.text_content() == told
 
 
 def test_the_panel_tells_operations_as_formulas_and_at_sizes(show):

@@ -40,6 +40,21 @@ def test_a_module_of_another_shape_has_a_sheet_of_its_own():
     assert kinds(build(model.trace())).count("Part") == 3, "the inputs differ, 4, 8 and 16"
 
 
+def test_modules_that_differ_in_arguments_share_a_sheet_that_tells_all():
+    model = Model("Net")
+    x = model.input("x", "B 4")
+    given = {}
+    for path, dilation in [("a", 1), ("b", 2)]:
+        with model.module(path, "Part"):
+            x = model.op("exp", model.op("conv1d", x, out="B 4"), out="B 4")
+        given[model.nodes[-2].name] = (("dilation", (str(dilation),)),)
+        x = model.op("sin", x, out="B 4")
+    model.output(x)
+    _, *others = sheets_of(fold(build(model.trace())), arguments=given)
+    assert [sheet.kind for sheet in others] == ["Part"]
+    assert [item.arguments for item in others[0].items if item.operator == "conv1d"] == [(("dilation", ("1", "2")),)]
+
+
 def test_items_of_a_block():
     sheets = sheets_of(fold(build(toy(3).trace())))
     block_sheet = sheets[1]
