@@ -20,16 +20,18 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from shapeflow.cost.choice import PICKS, Choice
+from shapeflow.cost.choice import Choice
 from shapeflow.cost.reduced import reduced
-from shapeflow.cost.routing import Touch, routing
+from shapeflow.cost.routing import Touch, touches
 from shapeflow.cost.sheet import shown
 from shapeflow.errors import InputError, ShapeflowError, TraceError
+from shapeflow.trace.picks import PICKS
 from shapeflow.trace.result import Trace
 
 if TYPE_CHECKING:
     from shapeflow.cost.params import Parameter, ParamReport
 
+MEASURED = "; seen in runs on one token, as Python code picks experts by numbers"
 LARGE = 300
 """Modules from which on equal layers are traced once."""
 
@@ -45,6 +47,7 @@ class Activity:
     choices: tuple[tuple[int, int], ...]  # k of n, for each router
     embeddings: tuple[str, ...]
     unread: tuple[str, ...]
+    measured: bool = False  # in a run on one token, as Python code picks the experts by their numbers
 
     def lines(self) -> Iterator[str]:
         """The figures in words."""
@@ -53,6 +56,7 @@ class Activity:
         yield (
             f"{shown(self.total)} active parameters, those that one token can touch{how}; "
             f"{shown(self.no_input_embedding)} without the input embedding"
+            f"{MEASURED if self.measured else ''}"
         )
 
 
@@ -60,7 +64,7 @@ def activity(report: ParamReport) -> Activity:
     """Of the report's trace, or of one that is made here. Raises InputError for formulas and what `trace` raises."""
     source = report.source
     if isinstance(source, Trace):
-        return _activity(report, routing(source), lambda path: path)
+        return _activity(report, touches(source), lambda path: path)
     if source is None:
         raise InputError("active parameters are counted for a model or a trace, not for formulas")
     if not _may_choose(source):
@@ -89,7 +93,8 @@ def _activity(report: ParamReport, touched: Mapping[str, Touch] | None, stand_in
         if not touch.fraction:
             unread.append(each.path)
     pairs = tuple((choice.k, choice.of) for choice in picked)
-    return Activity(int(total), int(without), report.total, routed, pairs, tuple(embeddings), tuple(unread))
+    measured = any(touch.measured for touch in (touched or {}).values())
+    return Activity(int(total), int(without), report.total, routed, pairs, tuple(embeddings), tuple(unread), measured)
 
 
 def _touch(parameter: Parameter, touched: Mapping[str, Touch], stand_in: Callable[[str], str]) -> Touch:
@@ -109,12 +114,12 @@ def _of_module(report: ParamReport, model: nn.Module) -> Activity:
         for nested in (True, False):
             try:
                 with reduced(model, nested=nested) as names:
-                    touched = {names.original(path): touch for path, touch in routing(trace(model, **inputs)).items()}
+                    touched = {names.original(path): touch for path, touch in touches(trace(model, **inputs)).items()}
                 return _activity(report, touched, names.stand_in)
-            except (TraceError, KeyError):  # code that counts its layers: it is traced as it is
+            except (TraceError, InputError, KeyError):  # code that counts its layers: it is traced as it is
                 continue
     try:
-        return _activity(report, routing(trace(model, **inputs)), lambda path: path)
+        traced = trace(model, **inputs)
     except TraceError:
         raise
     except ShapeflowError as error:
@@ -122,6 +127,7 @@ def _of_module(report: ParamReport, model: nn.Module) -> Activity:
             f"active parameters are read off the graph, and {report.name} needs inputs for that: "
             f'params(model, "B T:int64").active\n{error}'
         ) from error
+    return _activity(report, touches(traced), lambda path: path)
 
 
 def _inputs(model: nn.Module) -> dict[str, Any]:

@@ -17,10 +17,9 @@ from typing import Any, TypeAlias
 import torch
 from torch import fx
 
-from shapeflow.dims.expr import Expr
+from shapeflow.trace.picks import PICKS, axis_of, number_of
 from shapeflow.trace.traced import Record, Signature
 
-PICKS = frozenset({"topk", "argmax", "argmin", "max", "min", "sort", "argsort", "multinomial"})
 ELEMENTWISE = frozenset(
     """to float half bfloat16 double type type_as mul div add sub where masked_fill softmax exp clone contiguous detach
     mul_ div_ masked_fill_ imul idiv""".split()
@@ -34,6 +33,7 @@ WRITES = frozenset({"scatter", "scatter_", "setitem", "index_put", "index_put_",
 """What puts values at chosen places: a mask where it fills a tensor with an axis of all choices."""
 
 
+ONE_HOT = frozenset({"gumbel_softmax"})
 COUNTS = frozenset({"histc", "bincount", "cumsum"})
 """How often each was chosen."""
 
@@ -53,9 +53,13 @@ Selection: TypeAlias = dict[Choice, int | None]
 
 @dataclass(slots=True)
 class Choices:
-    """What each tensor selects, and which whole numbers come from the inputs' own (token ids)."""
+    """What each tensor selects, and which whole numbers come from the inputs' own (token ids).
+
+    `least` are scores that k of n are at least as great as: what is compared with them is chosen.
+    """
 
     selections: dict[tuple[int, int], Selection] = field(default_factory=dict)
+    least: dict[tuple[int, int], Choice] = field(default_factory=dict)
     given: set[tuple[int, int]] = field(default_factory=set)
 
     def of(self, record: Record, index: int) -> Selection:
@@ -76,22 +80,19 @@ def choices(inputs: Iterable[Record], records: Iterable[Record]) -> Choices:
         if any(found.is_given(source, index) for source, index, _ in record.sources):
             found.given.update((id(record), place) for place, each in enumerate(record.outputs) if _is_whole(each))
         picked = _picked(record)
+        _follow_least(record, picked, found)
         for place, output in enumerate(record.outputs):
-            selected: Selection = (
-                ({picked: None} if _is_whole(output) else {}) if picked else _selected(record, place, found)
-            )
+            if picked:
+                selected: Selection = {picked: None} if _is_whole(output) or record.operator in ONE_HOT else {}
+            else:
+                selected = _selected(record, place, found) | _compared(record, found)
             if selected:
                 found.selections[id(record), place] = selected
     return found
 
 
-def number(size: Any) -> int | None:
-    """A size as a number, where it has one."""
-    return size.value if isinstance(size, Expr) else size
-
-
 def sizes(signature: Signature) -> list[int | None]:
-    return [number(size) for size in signature.sizes]
+    return [number_of(size) for size in signature.sizes]
 
 
 def _is_whole(signature: Signature) -> bool:
@@ -103,6 +104,8 @@ def _is_whole(signature: Signature) -> bool:
 
 def _picked(record: Record) -> Choice | None:
     """The choice that an operator makes among scores."""
+    if record.operator in ONE_HOT:
+        return _one_hot(record)
     if record.operator.strip("_") not in PICKS or not record.sources or _is_whole(record.sources[0][2]):
         return None
     if record.sources[0][0].kind != "operator" or not any(map(_is_whole, record.outputs)):
@@ -110,22 +113,58 @@ def _picked(record: Record) -> Choice | None:
     scores = record.sources[0][2]
     if not scores.sizes:
         return None
-    axis = _axis(record)
-    of = number(scores.sizes[axis])
+    axis = axis_of(record)
+    of = number_of(scores.sizes[axis])
     index = next(each for each in record.outputs if _is_whole(each))
     kept = len(index.sizes) == len(scores.sizes)
-    k = number(index.sizes[axis]) if kept else 1
+    k = number_of(index.sizes[axis]) if kept else 1
     return None if of is None or k is None else Choice(record.number, k, of)
 
 
-def _axis(record: Record) -> int:
-    """The axis along which an operator picks."""
-    args, kwargs = record.node.args[1:], record.node.kwargs
-    if "dim" in kwargs:
-        return kwargs["dim"] if isinstance(kwargs["dim"], int) else -1
-    if record.operator in ("topk", "multinomial"):
-        args = args[1:]
-    return args[0] if args and type(args[0]) is int else -1
+def _one_hot(record: Record) -> Choice | None:
+    """`gumbel_softmax(logits, hard=True)`: a one where the greatest is."""
+    args, kwargs = record.node.args, record.node.kwargs
+    axis = kwargs.get("dim", args[4] if len(args) > 4 else -1)
+    of = number_of(record.outputs[0].sizes[axis])
+    hard = kwargs.get("hard", args[2] if len(args) > 2 else False)
+    return Choice(record.number, 1, of) if hard and of is not None else None
+
+
+# The least of the chosen scores
+
+
+def _follow_least(record: Record, picked: Choice | None, found: Choices) -> None:
+    """Note outputs that are scores which k are at least as great as: `topk(k).values[..., -1:]`, `kthvalue`."""
+    choice = None
+    if picked is not None and record.operator == "topk":
+        choice = picked
+    elif record.operator == "kthvalue":
+        choice = _above(record)
+    elif record.operator in REARRANGES | {"min", "amin"} and record.sources:
+        source, index, _ = record.sources[0]
+        choice = found.least.get((id(source), index))
+    if choice is not None:
+        found.least.update(
+            ((id(record), place), choice) for place, each in enumerate(record.outputs) if not _is_whole(each)
+        )
+
+
+def _above(record: Record) -> Choice | None:
+    """How many of n are at least as great as the k-th smallest."""
+    args, kwargs = record.node.args, record.node.kwargs
+    k = kwargs.get("k", args[1] if len(args) > 1 else None)
+    axis = kwargs.get("dim", args[2] if len(args) > 2 else -1)
+    of = number_of(record.sources[0][2].sizes[axis])
+    return Choice(record.number, of - k + 1, of) if of is not None and type(k) is int else None
+
+
+def _compared(record: Record, found: Choices) -> Selection:
+    """A mask of the scores that are at least as great as the least of the chosen, or of those that are not."""
+    if record.operator not in ("lt", "le", "gt", "ge") or len(record.sources) != 2:
+        return {}
+    known = [found.least.get((id(source), index)) for source, index, _ in record.sources]
+    sizes_of_mask = sizes(record.outputs[0])
+    return {choice: None for choice in known if choice is not None and choice.of in sizes_of_mask}
 
 
 # How they go on
@@ -173,7 +212,7 @@ def _member(record: Record, place: int, before: Signature, choice: Choice) -> in
     name, args = record.operator, record.node.args
     if name == "eq":
         return next((each for each in args if type(each) is int), None)
-    if name == "getitem" and len(args) > 1:
+    if name == "getitem" and len(args) > 1 and before is record.sources[0][2]:
         return next((at for axis, at in _fixed(args[1], len(before.sizes)) if sizes(before)[axis] == choice.of), None)
     if name == "select" and len(args) > 2 and type(args[1]) is int and type(args[2]) is int:
         return args[2] if sizes(before)[args[1]] == choice.of else None

@@ -21,6 +21,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, TypeAlias
 
 from shapeflow.cost.choice import WRITES, Choice, Choices, choices, sizes
+from shapeflow.cost.measured import measured
 from shapeflow.trace.traced import Record, Signature
 
 if TYPE_CHECKING:
@@ -43,12 +44,15 @@ Tensor: TypeAlias = tuple[int, int]
 
 @dataclass(slots=True)
 class Touch:
-    """What reads of a parameter there are. `looked_up` counts those of rows at whole numbers that came as inputs."""
+    """What reads of a parameter there are. `looked_up` counts those of rows at whole numbers that came as inputs;
+    `measured` says that the fraction was seen in a run, not in the graph.
+    """
 
     fraction: Fraction = Fraction(0)
     choices: set[Choice] = field(default_factory=set)
     reads: int = 0
     looked_up: int = 0
+    measured: bool = False
 
     @property
     def is_input_embedding(self) -> bool:
@@ -56,8 +60,31 @@ class Touch:
         return self.reads > 0 and self.looked_up == self.reads
 
 
+def touches(trace: Trace) -> dict[str, Touch]:
+    """By the path of each parameter that a token can touch: from the graph, or where that cannot tell, by running it.
+
+    Raises InputError where neither tells.
+    """
+    touched = routing(trace)
+    if not _is_in_doubt(trace, touched):
+        return touched
+    known = choices([record for _, record in trace._attempt.inputs], trace._attempt.recorder.ledger.records)
+    every = {choice for selection in known.selections.values() for choice in selection}
+    for path, part in measured(trace).items():
+        touch = touched.setdefault(path, Touch())
+        touch.fraction, touch.measured = part, True
+        touch.choices = {each for each in every if part < 1 and _factor({each: None}) == part}
+    return touched
+
+
+def _is_in_doubt(trace: Trace, touched: dict[str, Touch]) -> bool:
+    """Whether Python code chose which parameters to read: who was picked, or a number while some are never read."""
+    read = trace._attempt.values.sizes.read
+    return any(read.values()) or (bool(read) and not trace._attempt.parameters.keys() <= touched.keys())
+
+
 def routing(trace: Trace) -> dict[str, Touch]:
-    """By the path of each parameter that the forward reads."""
+    """By the path of each parameter that the forward reads, from the graph alone."""
     attempt = trace._attempt
     records = attempt.recorder.ledger.records
     found = choices([record for _, record in attempt.inputs], records)

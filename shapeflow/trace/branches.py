@@ -16,14 +16,17 @@ EXCEPTIONAL = frozenset({"any", "isnan", "isinf"})
 """Questions that look for what is rarely there: their usual answer is no, that of all others yes."""
 
 
-def likely(where: Place | None, subject: str) -> bool:
-    """The answer to `bool(tensor)` at this line; `subject` is the operator that made the tensor."""
+def likely(where: Place | None, subject: str, *, is_about_a_pick: bool = False) -> bool:
+    """The answer to `bool(tensor)` at this line; `subject` is the operator that made the tensor.
+
+    `is_about_a_pick`: it asks whether a router chose an expert. Each is chosen: what it does is to be seen.
+    """
     if where is not None:
         code, line = where
         wanted = _wanted(code.co_filename, line)
         if wanted is not None:
             return wanted
-    return subject not in EXCEPTIONAL
+    return subject != "eq" if is_about_a_pick else subject not in EXCEPTIONAL
 
 
 @lru_cache(maxsize=4096)

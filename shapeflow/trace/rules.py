@@ -13,9 +13,11 @@ from typing import Any
 import torch
 
 from shapeflow.dims.env import DimEnv
-from shapeflow.dims.expr import Expr
+from shapeflow.dims.expr import Expr, product
 from shapeflow.dims.node import hint_of
 from shapeflow.trace.convolution import convolution
+from shapeflow.trace.picks import Shared, is_about_a_pick, places, shared_out
+from shapeflow.trace.source import Place, place
 from shapeflow.trace.traced import traced
 
 aten = torch.ops.aten
@@ -26,12 +28,15 @@ FRESH_HINTS = (2, 3, 5, 7)
 class FreshSizes:
     """Rules by `torch.ops` overload; each gives an empty output with fresh dims where values would decide.
 
-    `asked` counts the questions about values: an operator that asked one is never remembered.
+    `asked` counts the questions about values: an operator that asked one is never remembered. `read` are the lines
+    that read a number out of a tensor; True where it is which expert a router picked, or how often it did.
     """
 
     def __init__(self, env: DimEnv) -> None:
         self.env = env
         self.asked = 0
+        self.read: dict[Place | None, bool] = {}
+        self.shares: dict[int, dict[int, Expr]] = {}
         self.scalar_value: Callable[[torch.Tensor], Any] = lambda tensor: None
         self.rules: dict[Any, Callable[..., Any]] = {
             aten.nonzero.default: self._nonzero,
@@ -52,13 +57,43 @@ class FreshSizes:
         if torchvision is not None and hasattr(torchvision, "nms"):
             self.rules[torchvision.nms.default] = self._nms
 
-    def fresh(self, origin: str, *, numel: Any = None, low: int = 0, hint: int | None = None) -> Expr:
+    def fresh(
+        self, origin: str, *, numel: Any = None, low: int = 0, high: int | None = None, hint: int | None = None
+    ) -> Expr:
         """A new dim, at most as large as `numel` in this run."""
         self.asked += 1
         hint = FRESH_HINTS[len(self.env.fresh) % len(FRESH_HINTS)] if hint is None else hint
         if numel is not None:
             hint = max(min(hint, hint_of(numel)), 1)
-        return self.env.fresh_symbol("u", hint=hint, origin=origin, low=low)
+        return self.env.fresh_symbol("u", hint=hint, origin=origin, low=low, high=high)
+
+    def place(self, origin: str, tensor: torch.Tensor, hint: int | None = None) -> Expr:
+        """A whole number out of a tensor: any, or a place of the axis whose places are in it."""
+        self.note(tensor)
+        counts = shared_out(tensor)
+        if counts is not None:
+            return self._share(counts)
+        of = places(tensor)
+        if of is None:
+            return self.fresh(origin, low=-(2**62), hint=hint)
+        return self.fresh(origin, low=0, high=of - 1, hint=len(self.env.fresh) % of)
+
+    def _share(self, counts: Shared) -> Expr:
+        """How often one place was picked; of the last that is asked for, what the others leave of all picks."""
+        known = self.shares.setdefault(counts.record, {})
+        if counts.place not in known:
+            total = product(Expr.const(size) if type(size) is int else size for size in counts.picks.sizes)
+            is_last = len(known) == counts.of - 1
+            known[counts.place] = (
+                total - sum(known.values(), Expr.const(0))
+                if is_last
+                else self.fresh("count", hint=self.env.hint(total) // counts.of)
+            )
+        return known[counts.place]
+
+    def note(self, tensor: torch.Tensor) -> None:
+        """Python reads a number out of a tensor: remember where, and whether it tells who was picked."""
+        self.read[place(2)] = self.read.get(place(2), False) or is_about_a_pick(tensor)
 
     def _rows(self, mask: torch.Tensor, origin: str) -> torch.SymInt:
         """The number of true elements: the same dim each time the same mask is used."""
@@ -132,7 +167,10 @@ class FreshSizes:
     def _bincount(self, mode: Any, tensor: torch.Tensor, weights: Any = None, minlength: int = 0) -> torch.Tensor:
         """As many as `minlength`, where it is given: who gives it means that there are so many kinds of values."""
         dtype = torch.int64 if weights is None else torch.float64
-        size = self.count("bincount", None) if type(minlength) is int and minlength == 0 else minlength
+        size: Any = minlength
+        if type(minlength) is int and minlength == 0:
+            of = places(tensor)
+            size = self.count("bincount", None) if of is None else self.env.symint(self.fresh("bincount", hint=of))
         return tensor.new_empty((size,), dtype=dtype)
 
     def _nms(self, mode: Any, boxes: torch.Tensor, scores: torch.Tensor, threshold: float) -> torch.Tensor:

@@ -105,8 +105,7 @@ class Scalars:
             return packed[0]  # the first of a packed sequence's batch sizes is the batch
         key = (note, index)
         if key not in self.elements:
-            hint = 1 + max(index[-1], 0)
-            expr = self.sizes.fresh("element", hint=hint, low=-(2**62))
+            expr = self.sizes.place("element", tensor, hint=1 + max(index[-1], 0))
             self.elements[key] = self.sizes.env.symint(expr)
             self.read(expr, tensor, index)
         return self.elements[key]

@@ -11,14 +11,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from shapeflow.dims.env import DimEnv
 from shapeflow.dims.floating import FLOAT_COMPARISONS, FloatNode, of_values
 from shapeflow.torch_private import without_modes
 from shapeflow.trace.branches import likely
+from shapeflow.trace.picks import is_about_a_pick
 from shapeflow.trace.rules import FreshSizes
-from shapeflow.trace.scalars import Scalars
+from shapeflow.trace.scalars import WHOLE, Scalars
 from shapeflow.trace.source import Place, place
 from shapeflow.trace.traced import traced
 
@@ -99,7 +101,7 @@ class ValueReader:
         args = self.recorder.ledger.admit(args)
         if func.__name__ == "__bool__" and (truth := self.scalars.truth(args[0])) is not None:
             return bool(truth)
-        answer = self._side(where, self._subject(func, args))
+        answer = self._side(where, self._subject(func, args), is_about_a_pick=is_about_a_pick(args[0]))
         self._assume(func, args, kwargs, answer, where)
         return answer
 
@@ -119,11 +121,11 @@ class ValueReader:
         self.assumptions.append(Assumption(text, answer, where))
         return answer
 
-    def _side(self, where: Place | None, subject: str) -> bool:
+    def _side(self, where: Place | None, subject: str, *, is_about_a_pick: bool = False) -> bool:
         """What an earlier attempt found, else what is likely not to raise."""
         answer = self.flips.get(where) if where is not None else None
         if answer is None:
-            answer = likely(where, subject)
+            answer = likely(where, subject, is_about_a_pick=is_about_a_pick)
         if where is not None:
             self.taken.append((where, answer))
             self._visits[where] += 1
@@ -159,9 +161,9 @@ class ValueReader:
         if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
             unknown: Any = recorder.writer.unknown(node)
             return torch.SymFloat(unknown)
-        expr = self.sizes.fresh("item", low=-(2**62))
-        (symbol,) = expr.symbols
-        recorder.writer.source(symbol, lambda: node)
+        expr = self.sizes.place("item", tensor)
+        for symbol in expr.symbols & self.env.fresh.keys():  # the last of several counts is made of the others
+            recorder.writer.source(symbol, lambda: node)
         return self.env.symint(expr)
 
     def _int(self, func: Any, args: Any, kwargs: Any) -> int:
@@ -184,6 +186,7 @@ class ValueReader:
         if (known := self.scalars.value(tensor)) is not None:
             return int(known)
         where = place(6)
+        self.sizes.note(tensor)
         self._assume(torch.Tensor.item, (tensor,), {}, number, where)
         return number
 
@@ -202,7 +205,9 @@ class ValueReader:
 
     def _numpy(self, func: Any, args: Any, kwargs: Any) -> Any:
         def answer() -> Any:
-            raise RuntimeError("the forward turns a tensor into a numpy array, and a traced tensor has no values")
+            if args[0].dtype not in WHOLE:
+                raise RuntimeError("the forward turns a tensor into a numpy array, and a traced tensor has no values")
+            return np.array(self._tolist(func, args, kwargs), dtype=object)
 
         return self._real(func, args, kwargs, answer)
 
