@@ -27,7 +27,8 @@ COMMANDS = [line.partition("&& ")[2] if line.startswith("pip ") else line for li
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory like the checkout, in which an example may write."""
-    (tmp_path / "models").symlink_to(ROOT / "models")
+    for folder in ("models", "examples"):
+        (tmp_path / folder).symlink_to(ROOT / folder)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -41,10 +42,13 @@ def test_python(checkout: Path, text: str) -> None:
     exec(compile(text, "README.md", "exec"), {"__name__": "readme"})
 
 
+FINDS = ("shapeflow diff", "shapeflow check examples/gallery/broken.py")  # a difference, or a fault that is meant to be
+
+
 @pytest.mark.parametrize("command", [command for command in COMMANDS if command.startswith("shapeflow")])
 def test_shapeflow_commands(checkout: Path, command: str) -> None:
     answer = CliRunner().invoke(app, shlex.split(command)[1:])
-    assert answer.exit_code == (DIFFERENT if command.startswith("shapeflow diff") else 0), answer.output
+    assert answer.exit_code == (DIFFERENT if command.startswith(FINDS) else 0), answer.output
     assert answer.stdout
 
 
@@ -71,23 +75,20 @@ def test_examples_run_one_after_the_other(
 
 BEFORE = [(BLOCKS[at - 1], text) for at, (language, text) in enumerate(BLOCKS) if language == "text"]
 PRINTED = [(block.splitlines()[-1], text) for (language, block), text in BEFORE if language == "bash"]
-PRINTED_BY_PYTHON = [(block, text) for (language, block), text in BEFORE if language == "python"]
 
 
 @pytest.mark.parametrize(("command", "text"), PRINTED)
-def test_printed_text(checkout: Path, command: str, text: str) -> None:
-    answer = CliRunner().invoke(app, shlex.split(command)[1:])
-    assert answer.stdout.replace(f"{ROOT}/", "").startswith(text)
-
-
-@pytest.mark.parametrize(("program", "text"), PRINTED_BY_PYTHON)
-def test_text_printed_by_python(
-    checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], program: str, text: str
+def test_printed_text(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str, text: str
 ) -> None:
-    (checkout / "example.py").write_text(program)
-    monkeypatch.syspath_prepend(checkout)
-    runpy.run_path("example.py")
-    assert capsys.readouterr().out.startswith(text)
+    monkeypatch.chdir(ROOT)
+    program, *arguments = shlex.split(command)
+    if program == "shapeflow":
+        printed = CliRunner().invoke(app, arguments).stdout
+    else:
+        runpy.run_path(*arguments, run_name="__main__")
+        printed = capsys.readouterr().out
+    assert printed.replace(f"{ROOT}/", "").startswith(text)
 
 
 @pytest.mark.parametrize("text", [text for language, text in BLOCKS if language == "toml"])
