@@ -4,7 +4,9 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from shapeflow.errors import TargetError
 from shapeflow.target import load
@@ -148,6 +150,59 @@ def test_functions_of_torch_are_traced(name: str) -> None:
 )
 def test_factories_are_called_also_when_inputs_are_given(nets: Path, name: str, arguments: dict[str, object]) -> None:
     assert isinstance(load(f"nets.py:{name}", arguments=arguments, has_inputs=True).value, nn.Module)
+
+
+NORMAL = """
+    import torch
+    from torch import nn
+
+    class Drawn(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = nn.Embedding(7, 3)
+            self.scale = nn.Parameter(torch.randn(5, 3))
+            self.shift = nn.Parameter(torch.randn_like(self.scale, dtype=torch.float64))
+            nn.init.xavier_normal_(self.scale)
+            nn.init.normal_(tensor=self.shift, std=0.02)
+            with torch.no_grad():
+                self.shift.normal_(0, 0.1)
+            self.real = torch.randn((2,), device="cpu", generator=torch.Generator().manual_seed(0))
+
+    class InPlace(Drawn):
+        def __init__(self):
+            super().__init__()
+            self.shift.normal_()
+"""
+
+
+class Operators(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if any(isinstance(tensor, torch.Tensor) and tensor.is_meta for tensor in args):
+            self.names.append(func.name())
+        return func(*args, **(kwargs or {}))
+
+
+def test_normal_weights_are_of_the_same_size_and_type_but_not_drawn(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "normal.py").write_text(dedent(NORMAL))
+    monkeypatch.chdir(tmp_path)
+    with Operators() as operators:
+        target = load("normal.py:Drawn")
+    model = target.model
+    assert target.notes == () and operators.names
+    assert not any("normal" in name for name in operators.names)
+    shapes = {name: (tuple(each.shape), each.dtype, each.device.type) for name, each in model.named_parameters()}
+    assert shapes == {
+        "scale": ((5, 3), torch.float32, "meta"),
+        "shift": ((5, 3), torch.float64, "meta"),
+        "table.weight": ((7, 3), torch.float32, "meta"),
+    }
+    assert torch.equal(model.real, torch.randn(2, generator=torch.Generator().manual_seed(0)))
+    with pytest.raises(TargetError, match="a leaf Variable that requires grad is being used in an in-place operation"):
+        load("normal.py:InPlace")
 
 
 def test_parameter_names_of_a_target(nets: Path) -> None:

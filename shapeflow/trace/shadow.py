@@ -224,7 +224,7 @@ def modules_of(classes: Iterable[type]) -> list[ModuleType]:
     """The modules that define these classes, and every module of the user's own: who knows which of them runs."""
     names = {cls.__module__ for root in classes for cls in root.__mro__}
     names = {name for name in names if name.partition(".")[0] not in FOREIGN}
-    names |= {name for name in list(sys.modules) if _is_own(name)}
+    names |= {name for name, module in list(sys.modules.items()) if _is_own(name, module)}
     return [module for name in sorted(names) if builtins.isinstance(module := sys.modules.get(name), ModuleType)]
 
 
@@ -232,12 +232,17 @@ FOREIGN = frozenset({"torch", "builtins", "typing", "abc", "shapeflow"})
 INSTALLED = (*{sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")}, "site-packages", "dist-packages")
 
 
-def _is_own(name: str) -> bool:
+def _is_own(name: str, module: object) -> bool:
     """Whether a module is the user's own code: neither installed nor Python's."""
-    file = getattr(sys.modules.get(name), "__file__", None)
-    if file is None or name.partition(".")[0] in FOREIGN:
+    if name.partition(".")[0] in FOREIGN:
         return False
-    return not any(part in file for part in INSTALLED)
+    file = getattr(module, "__file__", None)
+    return file is not None and not _is_installed(file)
+
+
+@functools.cache  # thousands of modules are asked about at each run of a model
+def _is_installed(file: str) -> bool:
+    return any(part in file for part in INSTALLED)
 
 
 @contextmanager
