@@ -2,5 +2,5 @@
 
 In reading order: `settings` (the numbers of a run), `order` (which examples a step sees), `ranks` (several processes),
 `batch` (what a task gives to the loop), `loop` (a step, an evaluation), `curve`, `checkpoint` (what a killed run goes
-on from), `screen`, `command` (the command line). `text` and `numerals` are the data.
+on from), `file` (how it is written), `screen`, `command` (the command line). `text` and `numerals` are the data.
 """

@@ -1,10 +1,9 @@
-"""What a killed run goes on from: one file, replaced in one step, and never trusted.
+"""What a killed run goes on from: one file, replaced in one step (`file.py`), and never trusted.
 
-A kill in the middle of a write leaves the file before, whole: the new one is written beside it and renamed when it is
-on the disk. Reading runs no code of the file (`weights_only`), and sums tell a byte that has changed since.
+Reading runs no code of the file (`weights_only`), and sums tell a byte that has changed since.
 """
 
-import os
+import io
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 import torch
 
+from .file import replace
 from .settings import FREE, RunError
 
 FORMAT = "shapeflow training example, 1"
@@ -19,12 +19,9 @@ FORMAT = "shapeflow training example, 1"
 
 def save(path: Path, state: Mapping[str, Any]) -> None:
     """Write a checkpoint in the place of the one before."""
-    partial = path.with_name(f"{path.name}.partial")
-    with partial.open("wb") as file:
-        torch.save({"format": FORMAT, **state}, file)
-        file.flush()
-        os.fsync(file.fileno())  # or the new name could reach the disk before what it names
-    partial.replace(path)
+    whole = io.BytesIO()  # of a file that cannot be written torch would say that, and not why
+    torch.save({"format": FORMAT, **state}, whole)
+    replace(path, whole.getbuffer())
 
 
 def load(path: Path) -> dict[str, Any]:

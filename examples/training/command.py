@@ -34,7 +34,7 @@ def launch(
         settings = settings_of(options, presets)
         with joined(options.parallel) as ranks:
             run(program, settings, make_task, ranks=ranks, folder=options.folder, resume=options.resume)
-    except (RunError, OSError) as error:  # OSError: a folder that cannot be made, a disk that is full
+    except RunError as error:
         if os.environ.get("RANK", "0") == "0":
             print(f"{program}: {error}", file=sys.stderr)
         sys.exit(2)
@@ -94,9 +94,12 @@ def read(path: Path, identity: Mapping[str, Any]) -> dict[str, Any]:
 
 def prepare(folder: Path, *, fresh: bool) -> None:
     """Make the folder; what an earlier run left there gets out of the way, and is not lost."""
-    folder.mkdir(parents=True, exist_ok=True)
-    if fresh and (folder / "checkpoint.pt").exists():
-        (folder / "checkpoint.pt").replace(folder / "checkpoint.previous.pt")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if fresh and (folder / "checkpoint.pt").exists():
+            (folder / "checkpoint.pt").replace(folder / "checkpoint.previous.pt")
+    except OSError as error:
+        raise RunError(f"{folder} cannot be the folder of a run: {error.strerror}") from error
 
 
 class Parser(argparse.ArgumentParser):

@@ -3,10 +3,11 @@
 Nothing is appended to a file: what steps between two checkpoints gave is lost with them, and comes again.
 """
 
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from .file import replace
 
 
 @dataclass(slots=True)
@@ -26,6 +27,4 @@ class Curve:
 
     def write(self, path: Path) -> None:
         """Replace the table in one step, as a checkpoint is."""
-        partial = path.with_name(f"{path.name}.partial")
-        partial.write_text(self.table(), encoding="utf-8")
-        os.replace(partial, path)
+        replace(path, self.table().encode())

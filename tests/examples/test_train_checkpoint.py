@@ -3,6 +3,8 @@
 import pickle
 import random
 import re
+import resource
+import signal
 import subprocess
 import sys
 import zipfile
@@ -101,6 +103,24 @@ def test_a_file_that_torch_wrote_for_someone_else(path, content):
     torch.save(content, path)
     with pytest.raises(RunError, match=r"checkpoint\.pt was not written by this program: --resume takes a "):
         load(path)
+
+
+@pytest.fixture
+def file_limit():
+    """No file may grow beyond 4 KiB: what a full disk does, on every machine."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    signal.signal(signal.SIGXFSZ, ignored)
+
+
+def test_a_full_disk_is_told_and_the_checkpoint_before_stays(path, file_limit):
+    with pytest.raises(RunError, match=r"/checkpoint\.pt cannot be written: File too large$"):
+        save(path, STATE | {"weights": torch.ones(100_003)})
+    assert load(path)["step"] == 7
+    assert [each.name for each in path.parent.iterdir()] == ["checkpoint.pt"]
 
 
 def test_a_folder_is_no_checkpoint(tmp_path):

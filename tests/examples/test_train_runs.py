@@ -188,6 +188,7 @@ MISTAKES = {
     "batch": (["--batch", "9"], r"batch = 9 is more than the 8 sequences held out for evaluation"),
     "window": (["--window", "700"], r"a text of 856 bytes holds no passage of window = 700 to learn from"),
     "text": (["--text", "nowhere.txt"], r"text = nowhere\.txt is none of zen, reference, and no file of text: .*"),
+    "folder": (["--folder", "/dev/null/run"], r"/dev/null/run cannot be the folder of a run: Not a directory"),
     "ranks": (["--parallel", "fsdp"], r"--parallel fsdp is for several processes, which torchrun starts"),
 }
 
