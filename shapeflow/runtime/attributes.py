@@ -1,5 +1,7 @@
 """The integer attributes of an instance that bear the name of a dim: `self.d_model` says what `d_model` is.
 
+Where it has none, its settings say it: `self.config.d_model`, or `self.cfg["d_model"]`.
+
 An attribute that the call itself assigns (`self.T = x.shape[1]`) is what the last call left, and says nothing.
 """
 
@@ -12,23 +14,40 @@ from functools import cached_property, lru_cache
 from types import CodeType, FunctionType
 from typing import Any
 
+from shapeflow.runtime.bindings import Found
 
-def sizes_of(instance: Any, names: Iterable[str], method: str) -> dict[str, int]:
+CONFIGS = ("config", "cfg")
+"""Attributes that hold settings; the first that is there counts."""
+
+
+def sizes_of(instance: Any, names: Iterable[str], method: str) -> dict[str, Found]:
     """The sizes that an instance gives to names; those that `method` or `forward` assign are left out."""
     own = getattr(instance, "__dict__", {})
     assigned = assigned_by(type(instance), method)
-    found: dict[str, int] = {}
+    owner = type(instance).__qualname__.rpartition("<locals>.")[2]
+    found: dict[str, Found] = {}
     for name in names:
-        if name not in assigned:
-            value = own[name] if name in own else _of_class(instance, name)
-            if type(value) is int:
-                found[name] = value
+        if name in assigned:
+            continue
+        value = own[name] if name in own else _of_class(instance, name)
+        if type(value) is int:
+            found[name] = Found(value, f"an attribute of this {owner}")
+        elif value is None and (held := next((each for each in CONFIGS if own.get(each) is not None), "")):
+            (size,) = settings(own[held], (name,))
+            if size is not None:
+                found[name] = Found(size, f"{held}.{name} of this {owner}")
     return found
 
 
-def has_own(instance: Any, name: str) -> bool:
-    """Whether an attribute is the instance's own, and not one of its class: what a key reads."""
-    return name in getattr(instance, "__dict__", {})
+def settings(holder: Any, names: Iterable[str]) -> tuple[int | None, ...]:
+    """The whole numbers that an object of settings, or a dictionary, has under these names."""
+    values = (holder.get(name) if isinstance(holder, dict) else getattr(holder, name, None) for name in names)
+    return tuple([value if type(value) is int else None for value in values])
+
+
+def is_in_key(instance: Any, name: str) -> bool:
+    """Whether the key of a call reads this size: it is the instance's own, or of its settings, and not of its class."""
+    return name in getattr(instance, "__dict__", {}) or not hasattr(type(instance), name)
 
 
 def _of_class(instance: Any, name: str) -> Any:

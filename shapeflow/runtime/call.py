@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from shapeflow.runtime import memo, scope
-from shapeflow.runtime.attributes import has_own, sizes_of
+from shapeflow.runtime.attributes import is_in_key, sizes_of
 from shapeflow.runtime.bindings import Bindings, Found
 from shapeflow.runtime.fit import Fault, Fit
 from shapeflow.runtime.forms import Anything
@@ -148,9 +148,9 @@ def _examined(plan: Plan, key: Any, arguments: dict[str, Any]) -> Entry:
     """The arguments, one after the other; kept under their key, if one is to stand for them."""
     instance = arguments.get("self") if plan.is_method else None
     sizes = sizes_of(instance, plan.names, plan.name) if instance is not None and plan.names else {}
-    bindings = Bindings({name: Found(size, f"an attribute of this {_class(instance)}") for name, size in sizes.items()})
+    bindings = Bindings(sizes)
     fit = Fit(bindings)
-    memo.bind(sizes)
+    memo.bind({name: found.size for name, found in sizes.items()})
     for name, form in plan.forms.items():
         value = arguments[name]
         if name in plan.loose and value is plan.loose[name]:
@@ -161,7 +161,7 @@ def _examined(plan: Plan, key: Any, arguments: dict[str, Any]) -> Entry:
     shares = instance is not None and fit.numbers and plan.shares_names(type(instance))
     free = {name: found for name, found in bindings.names.items() if name not in sizes}
     entry = Entry(memo.record(), bindings, free if shares else None)
-    if key is not None and plan.keyed and fit.lasting and all(has_own(instance, name) for name in sizes):
+    if key is not None and plan.keyed and fit.lasting and all(is_in_key(instance, name) for name in sizes):
         plan.keep(key, entry)
     return entry
 

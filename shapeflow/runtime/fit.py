@@ -17,7 +17,20 @@ from beartype.door import is_bearable
 
 from shapeflow.runtime import memo
 from shapeflow.runtime.bindings import Bindings
-from shapeflow.runtime.forms import Anything, Array, Either, Fields, Form, Items, Kind, Other, Table, Tuple, Values
+from shapeflow.runtime.forms import (
+    Anything,
+    Array,
+    Either,
+    Fields,
+    Form,
+    Items,
+    Kind,
+    Named,
+    Other,
+    Table,
+    Tuple,
+    Values,
+)
 
 _SYMBOLIC = {torch.SymInt: 0, torch.SymFloat: 0.0, torch.SymBool: False}
 _PLAIN_ARRAYS = ("Tensor", "Parameter", "ndarray")
@@ -61,7 +74,7 @@ class Fit:
                 return None if found else Fault(what, value, form)
             case Either(options=options):
                 return self._either(value, options, form, what)
-            case Items() | Tuple() | Table() | Fields():
+            case Items() | Tuple() | Table() | Fields() | Named():
                 return self._structure(value, form, what)
             case Other(hint=hint):
                 self.lasting = False
@@ -107,6 +120,8 @@ class Fit:
         elif isinstance(form, Table):
             keys = [(key, form.key, f"the key {reprlib.repr(key)} of {what}") for key in value]
             pairs = [*keys, *((each, form.item, f"{what}[{reprlib.repr(key)}]") for key, each in value.items())]
+        elif isinstance(form, Named):
+            pairs = [(each, item, f"{what}.{name}") for each, (name, item) in zip(value, form.fields, strict=True)]
         elif isinstance(form, Fields):
             missing = [name for name, _ in form.fields if name not in value and name not in form.optional]
             if missing:

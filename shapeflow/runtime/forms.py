@@ -89,13 +89,21 @@ class Fields:
 
 
 @dataclass(frozen=True, slots=True)
+class Named:
+    """A NamedTuple: a form for each field."""
+
+    kind: Any
+    fields: tuple[tuple[str, Form], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Other:
     """What only beartype reads: protocols, validators, containers without arrays."""
 
     hint: Any
 
 
-Form: TypeAlias = "Anything | Array | Kind | Values | Either | Items | Tuple | Table | Fields | Other"
+Form: TypeAlias = "Anything | Array | Kind | Values | Either | Items | Tuple | Table | Fields | Named | Other"
 
 _NOTHING_TO_CHECK = (Any, object, inspect.Parameter.empty, typing.Self, typing.NoReturn, typing.Never)
 _TABLES = (dict, collections.OrderedDict, collections.defaultdict)
@@ -124,6 +132,11 @@ def is_array(hint: Any) -> bool:
     return isinstance(hint, type(AbstractArray)) and hint is not AbstractArray
 
 
+def is_named_tuple(hint: Any) -> bool:
+    """Whether it is a class of tuples whose fields have names and annotations."""
+    return isinstance(hint, type) and issubclass(hint, tuple) and hasattr(hint, "_fields")
+
+
 def inside(form: Form) -> Iterator[Form]:
     """The form and all forms within it."""
     yield form
@@ -144,7 +157,7 @@ def _parts(form: Form) -> tuple[Form, ...]:
             return (item,)
         case Table(key=key, item=item):
             return (key, item)
-        case Fields(fields=fields):
+        case Fields(fields=fields) | Named(fields=fields):
             return tuple(part for _, part in fields)
     return ()
 
@@ -166,7 +179,10 @@ def _names_readers_alone(hint: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
+    """`around` are the records whose fields are being read: one that holds its own kind is read once."""
+
     every_item: bool | None
+    around: frozenset[Any] = frozenset()
 
     def form(self, hint: Any) -> Form:
         if any(hint is each for each in _NOTHING_TO_CHECK) or _is_for_readers_alone(hint):
@@ -184,8 +200,12 @@ class _Reader:
             return None
         if is_array(hint):
             return Array(hint)
+        if hint in self.around:
+            return Kind(dict if typing.is_typeddict(hint) else hint)
         if typing.is_typeddict(hint):
             return self._fields(hint)
+        if is_named_tuple(hint):
+            return self._named(hint)
         return Kind(hint) if _asks_only_the_class(hint) else None
 
     def _wrapper(self, hint: Any) -> Form | None:
@@ -199,6 +219,8 @@ class _Reader:
             return self.form(inner[0])
         if origin is typing.Annotated and not any("beartype" in type(each).__module__ for each in inner[1:]):
             return self.form(inner[0])
+        if origin is typing.Unpack:  # of **options; that of *args is read by nobody
+            return (self._fields(inner[0]) if typing.is_typeddict(inner[0]) else None) or Anything()
         if isinstance(hint, dataclasses.InitVar):
             return self.form(hint.type)
         if isinstance(hint, typing.NewType):
@@ -226,10 +248,20 @@ class _Reader:
         return bool(arrays_in(form)) if self.every_item is None else self.every_item
 
     def _fields(self, hint: Any) -> Form | None:
-        hints = typing.get_type_hints(hint)
-        fields = tuple((name, self.form(each)) for name, each in hints.items())
-        found = Fields(hint, fields, frozenset(hint.__optional_keys__))
+        found = Fields(hint, self._forms(typing.get_type_hints(hint), hint), frozenset(hint.__optional_keys__))
         return found if self._wanted(found) else None
+
+    def _named(self, hint: Any) -> Form:
+        try:
+            hints = typing.get_type_hints(hint)
+        except NameError:  # names for type checkers only: what it is can be told, what it holds cannot
+            return Kind(hint)
+        found = Named(hint, self._forms({name: hints.get(name, Any) for name in hint._fields}, hint))
+        return found if self._wanted(found) else Kind(hint)
+
+    def _forms(self, hints: dict[str, Any], record: Any) -> tuple[tuple[str, Form], ...]:
+        inner = _Reader(self.every_item, self.around | {record})
+        return tuple((name, inner.form(each)) for name, each in hints.items())
 
 
 def _either(options: Iterator[Form]) -> Form:

@@ -17,6 +17,7 @@ from shapeflow.runtime.forms import (
     Form,
     Items,
     Kind,
+    Named,
     Other,
     Table,
     Tuple,
@@ -85,6 +86,9 @@ def key_of(form: Form) -> Key:
         case Tuple(items=items):
             keys = tuple(map(key_of, items))
             return lambda value: (type(value), *(key(each) for key, each in zip(keys, value, strict=True)))
+        case Named(fields=fields):
+            named = tuple(key_of(each) for _, each in fields)
+            return lambda value: (type(value), *(key(each) for key, each in zip(named, value, strict=True)))
         case Items(item=item):
             return _items(key_of(item))
         case Table(key=name, item=item):

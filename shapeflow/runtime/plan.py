@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import types
+import typing
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -105,10 +107,8 @@ def make_plan(
 
     Raises EnforceError for an annotation that is no type.
     """
-    forms = {name: _form(function, name, hint, options) for name, hint in read.items()}
-    result = forms.pop(RESULT, Anything())
-    if function.__name__ == "__init__" or inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        result = _yielded(read.get(RESULT), options) if function.__name__ != "__init__" else Anything()
+    forms = {name: _form(function, name, hint, options) for name, hint in read.items() if name != RESULT}
+    result = _result_form(function, read.get(RESULT, Any), options)
     signature = inspect.signature(function)
     arrays = [each for form in (*forms.values(), result) for each in arrays_in(form)]
     plan = Plan(
@@ -117,7 +117,7 @@ def make_plan(
         module=function.__module__ or "",
         options=options,
         signature=signature,
-        forms={name: _gathered(parameter, forms) for name, parameter in signature.parameters.items()},
+        forms={name: _gathered(each, forms, read.get(name)) for name, each in signature.parameters.items()},
         result=result,
         unread=unread,
         names=tuple(sorted(set().union(*map(names_in, arrays)))),
@@ -144,13 +144,24 @@ def _form(function: Callable[..., Any], name: str, hint: Any, options: Options) 
     return form
 
 
+def _result_form(function: Callable[..., Any], hint: Any, options: Options) -> Form:
+    """What is returned; of a generator what it yields; nothing of `__init__`."""
+    if function.__name__ == "__init__":
+        return Anything()
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        return _yielded(hint, options)
+    return _form(function, RESULT, hint, options)
+
+
 def _ask_beartype(function: Callable[..., Any], name: str, hint: Any) -> None:
     """Raise where beartype cannot read an annotation, now and not at the first call."""
     from beartype.door import is_bearable
-    from beartype.roar import BeartypeException
+    from beartype.roar import BeartypeDecorHintPep585DeprecationWarning, BeartypeException
 
     try:
-        is_bearable(None, hint)
+        with warnings.catch_warnings():  # that typing.List is old is no matter of shapes
+            warnings.simplefilter("ignore", BeartypeDecorHintPep585DeprecationWarning)
+            is_bearable(None, hint)
     except BeartypeException as error:
         raise EnforceError(complaint(function, Unread(name, str(hint), error), "it is no type")) from error
 
@@ -161,9 +172,9 @@ def _yielded(hint: Any, options: Options) -> Form:
     return form_of(inner[0], every_item=options.every_item) if inner else Anything()
 
 
-def _gathered(parameter: inspect.Parameter, forms: Mapping[str, Form]) -> Form:
+def _gathered(parameter: inspect.Parameter, forms: Mapping[str, Form], hint: Any) -> Form:
     form = forms.get(parameter.name, Anything())
-    if isinstance(form, Anything):
+    if isinstance(form, Anything) or typing.get_origin(hint) is typing.Unpack:
         return form
     if parameter.kind is parameter.VAR_POSITIONAL:
         return Items(tuple, form)

@@ -17,7 +17,7 @@ from types import CodeType, FrameType, FunctionType
 from typing import Any, TypeVar, get_args, get_origin, overload
 
 from shapeflow.errors import EnforceError
-from shapeflow.runtime.forms import is_array
+from shapeflow.runtime.forms import is_array, is_named_tuple
 from shapeflow.runtime.plan import Options, Plan, checks_nothing, make_plan, plan_of
 from shapeflow.runtime.resolve import Names, annotations_of, complaint
 from shapeflow.runtime.scope import OPENING, opening
@@ -85,17 +85,33 @@ def _enforced_class(cls: Any, options: Options, names: Names, late: list[Any]) -
         return cls
 
     def within() -> dict[str, Any]:
-        return {**names(), cls.__name__: cls, **vars(cls)}
+        return {**_module_of(cls), **names(), cls.__name__: cls, **vars(cls)}
 
+    made = _constructor_of_tuples(cls)
     for name, member in list(vars(cls).items()):
         function = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
-        if isinstance(function, FunctionType) and function.__module__ == cls.__module__:
+        if isinstance(function, FunctionType) and (function.__module__ == cls.__module__ or function is made):
             fitted = enforced(member, options, within, late)
             if fitted is not member:
                 setattr(cls, name, fitted)
     if options.across_methods:
         _open_scopes(cls)
     return cls
+
+
+def _constructor_of_tuples(cls: Any) -> FunctionType | None:
+    """The `__new__` that a NamedTuple was given: it is of no module, and has the fields for parameters."""
+    new = getattr(vars(cls).get("__new__"), "__func__", None) if is_named_tuple(cls) else None
+    if not isinstance(new, FunctionType) or tuple(new.__annotations__) != cls._fields:
+        return None
+    new.__qualname__ = f"{cls.__qualname__}.__new__"
+    return new
+
+
+def _module_of(cls: Any) -> dict[str, Any]:
+    """The globals of a class' module: what `namedtuple` made for it has none."""
+    module = sys.modules.get(cls.__module__)
+    return vars(module) if module is not None and is_named_tuple(cls) else {}
 
 
 def _open_scopes(cls: Any) -> None:

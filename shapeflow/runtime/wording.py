@@ -16,7 +16,7 @@ import torch
 from shapeflow.runtime import memo
 from shapeflow.runtime.bindings import Bindings, shape_text
 from shapeflow.runtime.fit import Fault
-from shapeflow.runtime.forms import Array, Either, Fields, Form, Items, Kind, Other, Table, Tuple, Values
+from shapeflow.runtime.forms import Array, Either, Fields, Form, Items, Kind, Named, Other, Table, Tuple, Values
 
 
 def said_of(fault: Fault, bindings: Bindings, owner: str) -> str:
@@ -80,7 +80,7 @@ def hint_text(form: Form) -> str:
             return f"{kind.__name__}[{hint_text(item)}{', ...' if kind is tuple else ''}]"
         case Table(kind=kind, key=key, item=item):
             return f"{kind.__name__}[{hint_text(key)}, {hint_text(item)}]"
-        case Fields(kind=kind):
+        case Fields(kind=kind) | Named(kind=kind):
             return _name(kind)
         case Other(hint=hint):
             return _name(hint) if isinstance(hint, type) and not get_args(hint) else str(hint).replace("typing.", "")

@@ -24,6 +24,7 @@ from typing import Any
 import torch
 
 from shapeflow.runtime import call, memo, switch
+from shapeflow.runtime.attributes import CONFIGS, settings
 from shapeflow.runtime.forms import Anything, Array, Kind
 from shapeflow.runtime.keys import UNKEYED, expression, key_of
 from shapeflow.runtime.plan import Plan
@@ -46,6 +47,7 @@ _SHARED = {
     "wait": call.wait,
     "unchecked": call.is_unchecked,
     "UNKEYED": UNKEYED,
+    "settings": settings,
 }
 Maker = Callable[..., Callable[..., Any]]
 
@@ -173,6 +175,8 @@ def _key(plan: Plan) -> list[str]:
         if plan.names:
             lines.append(f"{_P}own = self.__dict__")
             parts += [f"{_P}own.get({name!r})" for name in plan.names]
+            held = " or ".join(f"{_P}own.get({each!r})" for each in CONFIGS)
+            parts.append(f"None if ({_P}held := {held}) is None else {_P}settings({_P}held, {plan.names})")
     for name, form in plan.forms.items():
         part = expression(form, name, f"{_P}key_{name}")
         if part and name in plan.loose:

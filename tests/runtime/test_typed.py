@@ -446,7 +446,9 @@ def test_other_annotations_are_beartypes() -> None:
     def check(n: Annotated[int, Is[lambda n: n > 0]], fn: Callable[[int], int] = abs, p: Point | None = None) -> "int":
         return n
 
-    assert check(1, len, Point(ROW)) == 1
+    assert check(1, len, Point(ROW[0])) == 1
+    with pytest.raises(TypeCheckError, match=r"p.x of check is declared .* 2 axes, not 1"):
+        check(1, len, Point(ROW))
     for run in (lambda: check(-1), lambda: check(1, 2), lambda: check(1, p=3)):
         for _ in range(2):
             with pytest.raises(TypeCheckError):

@@ -25,6 +25,7 @@ from shapeflow.dims.dim import Dim
 from shapeflow.dims.expr import Expr
 from shapeflow.dims.spec import TensorSpec
 from shapeflow.errors import ShapeflowError
+from shapeflow.runtime.attributes import sizes_of
 from shapeflow.runtime.explain.stack import Step
 from shapeflow.runtime.explain.tensor import is_tensor
 
@@ -116,8 +117,8 @@ class Bound:
         return f"is {size}, the annotation says {dim}" + ("" if dim.expr.constant is not None else f" = {wanted}")
 
     def _attribute(self, name: str) -> Size | None:
-        number = vars(self._owner).get(name) if self._owner is not None else None
-        return Size(number, f"an attribute of {type(self._owner).__name__}") if type(number) is int else None
+        found = sizes_of(self._owner, (name,), "forward").get(name) if self._owner is not None else None
+        return None if found is None else Size(found.size, found.where.replace(" this ", " "))
 
     def _refuse(self, text: str, spec: TensorSpec, shape: tuple[int, ...], axis: int | None, reason: str) -> None:
         self.conflicts.append(Conflict(text, spec, shape, axis, reason))
