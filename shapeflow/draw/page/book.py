@@ -76,6 +76,7 @@ def book(
         "unknown": operations.unknown if operations else (),
         "checked": report and _checked(report),
         "findings": [_finding(problem) for problem in report.problems] if report else [],
+        "outputs": graph.graph["output_names"],
         "sheets": drawn,
         "families": {family: words for family, (words, _) in FAMILIES.items()},
         **_names(graph, tables, sizes or {}),

@@ -1,8 +1,12 @@
 // Pan and zoom: wheel, drag, pinch, buttons. `moved` tells a drag from a click.
 
+const READABLE = 0.75; // of the size at which words are made
+const UNREADABLE = 0.3; // smaller, those of a large sheet are left out
+
 class Camera {
-  constructor(svg, view) {
-    Object.assign(this, { svg, view, scale: 1, x: 0, y: 0, size: [1, 1], fingers: new Map(), moved: false });
+  // `see` is told the part of the sheet that is in sight, with as much again around it, and the scale.
+  constructor(svg, view, see) {
+    Object.assign(this, { svg, view, see, scale: 1, x: 0, y: 0, size: [1, 1], fingers: new Map(), moved: false });
     svg.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
     svg.addEventListener("pointerdown", (event) => this.down(event));
     svg.addEventListener("pointermove", (event) => this.move(event));
@@ -11,6 +15,9 @@ class Camera {
 
   apply() {
     this.view.setAttribute("transform", `translate(${this.x} ${this.y}) scale(${this.scale})`);
+    const { width, height } = this.svg.getBoundingClientRect();
+    const [left, top] = [(-this.x - width / 2) / this.scale, (-this.y - height / 2) / this.scale];
+    this.see([left, top, left + (2 * width) / this.scale, top + (2 * height) / this.scale], this.scale);
   }
 
   get state() {
@@ -22,17 +29,19 @@ class Camera {
     this.apply();
   }
 
-  // The whole sheet, or at its first showing as much of it from the top as can be read.
-  fit(whole = true) {
+  // The whole sheet, or at its first showing as much of it as can be read, from the item where it begins.
+  fit(whole = true, first = null) {
     const [width, height] = this.size;
     const room = this.svg.getBoundingClientRect();
     const across = (room.width - 48) / width;
     const down = (room.height - 48) / height;
     const all = Math.min(across, down, 1.4);
-    this.scale = whole ? Math.max(all, 0.02) : Math.max(all, Math.min(0.75, Math.max(across, 0.5)));
+    this.scale = whole ? Math.max(all, 0.02) : Math.max(all, Math.min(READABLE, Math.max(across, 0.5)));
     this.x = (room.width - width * this.scale) / 2;
     this.y = height * this.scale > room.height - 40 ? 24 : (room.height - height * this.scale) / 2;
+    if (!whole && first && width * this.scale > room.width) this.x = room.width / 2 - first[0] * this.scale;
     this.apply();
+    if (!whole && first) this.show(first);
   }
 
   zoom(factor, x, y) {
@@ -77,9 +86,13 @@ class Camera {
     this.zoom(apart(now) / apart(before), (now[0] + other[0]) / 2 - room.left, (now[1] + other[1]) / 2 - room.top);
   }
 
-  // Bring a box into sight, as little as needed.
+  // Bring a box into sight, as little as needed; into the middle where it is too small to be read.
   show([x, y, width, height]) {
     const room = this.svg.getBoundingClientRect();
+    if (this.scale < UNREADABLE) {
+      this.state = [READABLE, room.width / 2 - x * READABLE, room.height / 2 - y * READABLE];
+      return;
+    }
     const within = (centre, half, low, offset, length) => {
       const [start, end] = [(centre - half) * this.scale + offset, (centre + half) * this.scale + offset];
       return start < low ? low - start : end > length - low ? Math.max(length - low - end, low - start) : 0;

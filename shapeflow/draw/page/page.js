@@ -33,9 +33,9 @@ const act = {
     if (state.chosen !== number) choose(number);
   },
   choose(number) {
+    camera.show(book.sheet(state.place).items[number].box);
     drawing.items[number].focus({ preventScroll: true });
     choose(number);
-    camera.show(book.sheet(state.place).items[number].box);
   },
   enter(number) {
     const inner = book.child(state.place, number);
@@ -66,7 +66,9 @@ const act = {
   },
   type(name, input) {
     const text = input.value.trim();
-    input.setAttribute("aria-invalid", String(text !== "" && !/^\d+$/.test(text)));
+    const isSize = text === "" || /^\d+$/.test(text);
+    input.setAttribute("aria-invalid", String(!isSize));
+    panel.refuse(name, isSize ? "" : text);
     sizes.type(name, text);
     if (sizes.typed.size) setMode("sizes");
     panel.follow();
@@ -75,7 +77,7 @@ const act = {
 };
 
 const drawing = new Drawing(book, sizes);
-const camera = new Camera(byId("drawing"), byId("view"));
+const camera = new Camera(byId("drawing"), byId("view"), (sight, scale) => drawing.see(sight, scale));
 for (const [name, size] of Object.entries(book.sizes)) sizes.type(name, String(size));
 const findings = new Findings(book, act);
 const panel = new Panel(book, sizes, findings, act);
@@ -93,7 +95,7 @@ function arrive(place) {
   camera.size = book.sheet(place).size;
   if (before !== place) {
     if (kept) camera.state = kept.camera;
-    else camera.fit(false);
+    else camera.fit(false, book.sheet(place).items[0]?.box);
   }
   document.title = place.path ? `${place.path} · ${book.name}` : book.name;
   byId("drawing").setAttribute("aria-label", `Sheet of ${book.title(place)}`);
@@ -241,6 +243,7 @@ function follow() {
 }
 
 addEventListener("hashchange", follow);
+addEventListener("resize", () => camera.apply());
 byId("drawing").addEventListener("click", (event) => {
   if (!camera.moved && !event.target.closest(".item, .reference")) choose(null);
 });

@@ -2,7 +2,7 @@
 
 class Panel {
   constructor(book, sizes, findings, act) {
-    Object.assign(this, { book, sizes, findings, act });
+    Object.assign(this, { book, sizes, findings, act, refused: new Map() });
     this.fields();
   }
 
@@ -40,6 +40,12 @@ class Panel {
     return html("label", { title: about }, html("code", { class: own(this.book.values, name) ? "fresh" : null }, name), input);
   }
 
+  // What was typed for a name and is no size; "" when it is one.
+  refuse(name, text) {
+    if (text) this.refused.set(name, text);
+    else this.refused.delete(name);
+  }
+
   // What follows from the sizes that were typed.
   follow() {
     const entries = Object.entries(this.book.defined).map(([name, number]) => {
@@ -48,7 +54,9 @@ class Panel {
     });
     this.defined.replaceChildren(...entries);
     const outside = [...this.sizes.typed.keys()].filter((name) => this.sizes.outside(name));
-    this.warning.textContent = outside.length ? `${outside.join(", ")}: outside of the sizes that this trace holds for` : "";
+    const refused = [...this.refused].map(([name, text]) => `${name}: ${text} is no size, which is a whole number`);
+    if (outside.length) refused.push(`${outside.join(", ")}: outside of the sizes that this trace holds for`);
+    this.warning.textContent = refused.join("; ");
   }
 
   // Shows the chosen item, or the sheet itself.
@@ -79,7 +87,13 @@ class Panel {
   leaving(items, wires) {
     const exits = items.filter((each) => each.type === "exit").map((each) => [each.title, each.outputs?.[0]]);
     const ends = wires.filter((wire) => items[wire.to].type === "output");
-    return [...exits, ...ends.flatMap((wire) => wire.tensors.map(([, , shape]) => [items[wire.from].title, shape]))];
+    const results = ends.flatMap((wire) => wire.tensors.map(([, into, shape]) => [into, this.output(into) || items[wire.from].title, shape]));
+    return [...exits, ...results.sort((a, b) => a[0] - b[0]).map(([, ...row]) => row)];
+  }
+
+  // What the model calls its result of this number.
+  output(number) {
+    return this.book.outputs[number] ?? "";
   }
 
   item(place, number, flow) {
@@ -96,7 +110,7 @@ class Panel {
       this.buttons(item, number, flow),
       this.findings.details(item),
       this.facts([this.parameters(item.parameters, copies(item)), opens(item) ? counted(item.operators, "operator") : null, this.flops(item.flops, copies(item))]),
-      this.shapes("Inputs", inputs.map(([, from, shape]) => [items[from].title, shape, () => this.act.choose(from)])),
+      this.shapes("Inputs", inputs.map(([into, from, shape]) => [(item.type === "output" && this.output(into)) || items[from].title, shape, () => this.act.choose(from)])),
       item.type === "output" ? null : this.shapes("Outputs", (item.outputs ?? []).map((shape, i) => [item.outputs.length > 1 ? String(i + 1) : "", shape])),
       this.shapes("Parameters", reads),
       this.arguments(item),
@@ -170,7 +184,7 @@ class Panel {
   }
 
   row(name, number, go) {
-    const label = go ? html("button", { class: "link", onclick: go }, name) : name;
+    const label = go ? html("button", { class: "link", onclick: go }, breakable(name)) : html("span", {}, breakable(name));
     if (number === null) return html("tr", {}, html("th", { scope: "row" }, label), html("td", {}, ""));
     const shape = this.book.shapes[number];
     const sizes = this.sizes.shape(shape);

@@ -23,6 +23,7 @@ class Search {
         const reads = (item.reads ?? []).map(([name]) => this.book.path(place, name));
         const names = (item.names ?? []).map((name) => this.book.path(place, name));
         const paths = names.length ? names : [place.path];
+        if (item.type === "output") reads.push(...this.book.outputs.filter(Boolean));
         const found = (item.findings ?? []).map((each) => this.book.findings[each]).map(({ rule, message }) => `${rule} ${message}`);
         const fields = [item.title, [...paths, item.kind, item.operator].join("\n"), reads.join("\n"), shapes.join("\n"), [...found, ...(item.arguments ?? [])].join("\n")];
         yield { place, number, item, fields: fields.map((field) => (field ?? "").toLowerCase()), shapes, reads, found, path: paths[0] };

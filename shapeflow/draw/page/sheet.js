@@ -1,4 +1,6 @@
 // Draws a sheet: boxes and wires where Graphviz put them. Every word is set as text, none is read as markup.
+//
+// Of a large sheet only what is in sight is drawn: 2,000 boxes with their words took seconds for every step of a zoom.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -18,30 +20,54 @@ const html = (name, attributes, ...children) => element(null, name, attributes, 
 // A long name may go on in a new line behind its dots and underscores.
 const breakable = (text) => text.split(/(?<=[._])/).flatMap((part, i) => (i ? [html("wbr"), part] : [part]));
 
+const LARGE = 400; // items
+
 const ROUND = { operator: 5, leaf: 5, module: 7, input: 15, output: 15, entry: 15, exit: 15, constant: 0 };
 
 class Drawing {
   constructor(book, sizes) {
-    Object.assign(this, { book, sizes, place: null, items: [], wires: [], labels: [] });
+    Object.assign(this, { book, sizes, place: null, items: [], wires: [], labels: [], chosen: null, flow: null });
   }
 
-  // Draws the sheet of a place; `act` is told of clicks and of focus.
+  // Begins the sheet of a place; `act` is told of clicks and of focus. The camera tells what is in sight.
   draw(place, act) {
-    this.place = place;
     const { items, wires } = this.book.sheet(place);
-    this.labels = [];
-    this.items = items.map((item, number) => this.item(item, number, act));
-    this.wires = wires.map((wire) => this.wire(wire, act));
-    document.getElementById("wires").replaceChildren(...this.wires);
-    document.getElementById("items").replaceChildren(...this.items);
-    this.squeeze();
+    Object.assign(this, { place, act, isLarge: items.length > LARGE, chosen: null, flow: null });
+    this.items = items.map(() => null);
+    this.wires = wires.map(() => null);
+    this.labels = wires.map(() => null);
+    this.reach = { items: items.map(({ box: [x, y, width, height] }) => [x - width / 2, y - height / 2, x + width / 2, y + height / 2]), wires: wires.map(around) };
+    document.getElementById("wires").replaceChildren();
+    document.getElementById("items").replaceChildren();
+    if (!this.isLarge) this.see([-Infinity, -Infinity, Infinity, Infinity], 1);
+  }
+
+  // Draws what is in a rectangle of the sheet, and takes the rest out of sight.
+  see([left, top, right, bottom], scale) {
+    document.getElementById("view").classList.toggle("far", this.isLarge && scale < UNREADABLE);
+    const { items, wires } = this.book.sheet(this.place);
+    const made = [];
+    const look = (drawn, reach, draw) => {
+      reach.forEach(([x0, y0, x1, y1], i) => {
+        const isSeen = x1 >= left && x0 <= right && y1 >= top && y0 <= bottom;
+        if (isSeen && !drawn[i]) made.push((drawn[i] = draw(i)));
+        else if (drawn[i] && this.isLarge) drawn[i].style.display = isSeen ? "" : "none";
+      });
+    };
+    look(this.wires, this.reach.wires, (i) => this.wire(wires[i], i));
+    look(this.items, this.reach.items, (i) => this.item(items[i], i, this.act));
+    if (!made.length) return;
+    document.getElementById("wires").append(...made.filter((each) => each.classList.contains("wire")));
+    document.getElementById("items").append(...made.filter((each) => each.classList.contains("item")));
+    this.squeeze(made);
     this.relabel(this.mode);
+    this.mark(this.chosen, this.flow);
   }
 
   // Boxes were sized without the reader's fonts: a line that is too long here is set tighter.
-  squeeze() {
+  squeeze(made) {
     const long = [];
-    for (const drawn of this.items) {
+    for (const drawn of made) {
       for (const text of drawn.querySelectorAll("text[data-room]")) {
         if (text.getComputedTextLength() > Number(text.dataset.room)) long.push(text);
       }
@@ -122,11 +148,11 @@ class Drawing {
     return words.filter(Boolean).join(", ");
   }
 
-  wire(wire, act) {
+  wire(wire, number) {
     const [label, labels] = this.label(wire);
-    if (labels) this.labels.push(labels);
+    this.labels[number] = labels;
     const { items } = this.book.sheet(this.place);
-    const reference = wire.reference ? this.reference(wire.reference, items[wire.from], () => act.choose(wire.from)) : null;
+    const reference = wire.reference ? this.reference(wire.reference, items[wire.from], () => this.act.choose(wire.from)) : null;
     const words = wire.tensors.map(([, , shape]) => this.book.shapes[shape].text);
     const about = `${items[wire.from].title} → ${items[wire.to].title}: ${words.join(", ")}`;
     return svg(
@@ -160,25 +186,29 @@ class Drawing {
   // Writes names or sizes on the wires.
   relabel(mode) {
     this.mode = mode;
-    for (const { texts, lines, more } of this.labels) {
+    for (const { texts, lines, more } of this.labels.filter(Boolean)) {
       texts.forEach((text, i) => {
         const [number, times] = lines[i] ?? [null, 1];
         const shape = this.book.shapes[number];
         const words = number === null ? `and ${more} more` : mode === "sizes" ? this.sizes.shape(shape) : shape.text;
-        text.textContent = times > 1 ? `${times} x ${words}` : words;
+        const said = times > 1 ? `${times} x ${words}` : words;
+        if (text.textContent !== said) text.textContent = said; // setting it lays all words out anew
       });
     }
   }
 
   // Shows which item is chosen, and what is upstream or downstream.
   mark(chosen, flow) {
+    Object.assign(this, { chosen, flow });
     const { wires } = this.book.sheet(this.place);
     this.items.forEach((drawn, number) => {
+      if (!drawn) return;
       drawn.classList.toggle("chosen", number === chosen);
       drawn.classList.toggle("in-flow", Boolean(flow?.has(this.place, number)));
       drawn.classList.toggle("origin", Boolean(flow && flow.place.key === this.place.key && flow.item === number));
     });
     this.wires.forEach((drawn, number) => {
+      if (!drawn) return;
       drawn.classList.toggle("near", wires[number].from === chosen || wires[number].to === chosen);
       drawn.classList.toggle("in-flow", Boolean(flow?.hasWire(this.place, number)));
     });
@@ -199,6 +229,15 @@ class Drawing {
     const beside = items.map((_, other) => other).filter((other) => (items[other].box[0] - x) * side > 1);
     return nearest(beside, (other) => Math.abs(items[other].box[0] - x) + 4 * Math.abs(items[other].box[1] - y));
   }
+}
+
+// The rectangle that a wire keeps within, with its label and the name of its source.
+function around({ points, at, label, reference }) {
+  const xs = points.filter((_, i) => i % 2 === 0);
+  const ys = points.filter((_, i) => i % 2);
+  if (at) xs.push(at[0], at[0] + 200), ys.push(at[1] - 8 * label.length, at[1] + 8 * label.length);
+  if (reference) xs.push(reference[0] - reference[2], reference[0] + reference[2]), ys.push(reference[1] - reference[3]);
+  return [Math.min(...xs), Math.min(...ys), Math.max(...xs), Math.max(...ys)];
 }
 
 // Bezier points, of which the last is the tip of the arrow.

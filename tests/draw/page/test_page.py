@@ -579,6 +579,77 @@ def test_many_equal_tensors_between_two_boxes_are_one_wire(show):
     assert labels(page) == ["B T", "24 x B"]
 
 
+@pytest.fixture(scope="module")
+def long_loop():
+    """A sheet of 700 boxes, that lead to one side."""
+    model = Model("Loop")
+    x = model.input("x", "B T")
+    h = model.op("neg", x, out="B T")
+    for _ in range(175):
+        h = model.op(
+            "tanh",
+            model.op("add", model.op("mul", x, h, out="B T"), model.op("sin", h, out="B T"), out="B T"),
+            out="B T",
+        )
+    model.output(h)
+    return build(model.trace())
+
+
+def drawn_boxes(page) -> int:
+    return page.locator(".item:visible").count()
+
+
+def test_a_large_sheet_draws_what_is_in_sight(show, long_loop):
+    page = show(long_loop)
+    assert item(page, "x").is_visible(), "it begins where the model does"
+    assert 0 < drawn_boxes(page) < 200
+    page.keyboard.press("f")
+    assert drawn_boxes(page) > 600 and not page.locator(".item .title").first.is_visible(), "nobody could read it"
+    page.keyboard.press("/")
+    page.keyboard.type("output")
+    page.keyboard.press("Enter")
+    assert item(page, "output").locator(".title").is_visible(), "what is gone to can be read"
+    assert drawn_boxes(page) < 200
+
+
+def test_keys_lead_through_a_large_sheet_and_marks_follow(show, long_loop):
+    page = show(long_loop)
+    for _ in range(30):
+        page.keyboard.press("ArrowDown")
+    assert page.evaluate("document.activeElement.classList.contains('chosen')")
+    page.keyboard.press("d")
+    page.get_by_label("Size of B").fill("3")
+    page.locator("#search").fill("output")
+    page.keyboard.press("Enter")
+    assert page.locator(".item.chosen .title").text_content() == "output"
+    assert page.locator(".item.chosen.in-flow").count() == 1, "what is drawn later is marked as well"
+    assert "3 T" in labels(page) and "B T" not in labels(page)
+
+
+def test_results_are_called_as_the_model_calls_them(show):
+    model = Model("Two")
+    x = model.input("x", "B")
+    model.output(model.op("sin", x, out="B"), model.op("cos", x, out="B 3"))
+    model.output_names = ("logits", "cache.keys")
+    page = show(build(model.trace()))
+    rows = page.locator("#details .shapes").last.locator("th").all_text_contents()
+    assert rows == ["logits", "cache.keys"]
+    page.locator("#search").fill("cache.keys")
+    page.keyboard.press("Enter")
+    assert chosen(page) == "output"
+    assert page.locator("#details th").all_text_contents() == ["logits", "cache.keys"]
+
+
+@pytest.mark.parametrize("text", ["-3", "two", "1.5", "1e3", "<b>"])
+def test_what_is_no_size_is_told(show, graph, text):
+    page = show(graph)
+    page.get_by_label("Size of B").fill(text)
+    page.get_by_label("Size of T").fill("5")
+    assert page.locator("#sizes .warning").inner_text() == f"B: {text} is no size, which is a whole number"
+    page.get_by_label("Size of B").fill("")
+    assert page.locator("#sizes .warning").inner_text() == ""
+
+
 def test_words_stay_in_their_boxes(show):
     model = Model("Wide")
     x = model.input("W" * 60, "B")
@@ -625,3 +696,7 @@ def test_a_small_window_shows_sheet_and_panel(show, graph):
     assert page.locator("#stage").bounding_box()["width"] == 600
     assert page.locator("#breadcrumbs .crumb").is_visible()
     assert page.locator("#panel").is_visible()
+    page.set_viewport_size({"width": 380, "height": 700})
+    page.locator("#search").fill("softmax")
+    found = page.locator("#results").bounding_box()
+    assert found["x"] >= 0 and found["x"] + found["width"] <= 380, "nothing is found beside the window"
