@@ -1,6 +1,8 @@
 """Files and folders: what is found in them, how it is made, and that one broken target does not stop the others."""
 
+import functools
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
@@ -297,12 +299,27 @@ def reports(folder: Path, text: str, **fields) -> dict[str, Report]:
     return {each.name: bench.found(each).report for each in targets}
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path, dict[str, Report]]]:
+    """`shared(NETS)`: the folder and the reports of a file that several tests read, checked once."""
+
+    @functools.cache
+    def make(text: str) -> tuple[Path, dict[str, Report]]:
+        folder = tmp_path_factory.mktemp("shared")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(folder)
+            patch.setattr(sys, "path", list(sys.path))
+            return folder, reports(folder, text)
+
+    return make
+
+
 def told(report: Report) -> list[tuple[str, str, str]]:
     return [(each.rule, each.level, each.message) for each in report.problems]
 
 
-def test_one_broken_target_does_not_stop_the_others(folder: Path) -> None:
-    found = reports(folder, NETS)
+def test_one_broken_target_does_not_stop_the_others(shared) -> None:
+    folder, found = shared(NETS)
     name = f"nets_{folder.name}.py"
     assert found["Plain"].ok and str(found["Plain"].domain) == "B >= 1"  # width is 8, as it is built
     assert [each.rule for each in found["Wrong"].problems] == ["SF101"]
@@ -345,20 +362,21 @@ def test_sizes_that_a_module_does_not_keep_are_remembered(folder: Path) -> None:
     assert nn.Module.__init__.__name__ == "__init__"
 
 
-def test_what_has_no_line_stands_at_the_definition(folder: Path) -> None:
-    problem = reports(folder, NETS)["Bare"].problems[0]
+def test_what_has_no_line_stands_at_the_definition(shared) -> None:
+    folder, found = shared(NETS)
+    problem = found["Bare"].problems[0]
     lines = (folder / problem.file).read_text().splitlines()
     assert lines[problem.line - 1] == "class Bare(nn.Module):"
 
 
-def test_a_class_that_needs_arguments_is_taken_from_a_model(folder: Path) -> None:
-    found = reports(folder, NETS)
+def test_a_class_that_needs_arguments_is_taken_from_a_model(shared) -> None:
+    _, found = shared(NETS)
     assert told(found["Part"]) == []
     assert str(found["Part"].domain) == str(found["Whole"].domain) == "B >= 1"
 
 
-def test_a_class_that_needs_arguments_is_built_of_symbols(folder: Path) -> None:
-    attention = reports(folder, BUILT)["Attention"]
+def test_a_class_that_needs_arguments_is_built_of_symbols(shared) -> None:
+    attention = shared(BUILT)[1]["Attention"]
     assert str(attention.domain) == "d_model >= 1, n_heads >= 1, B >= 1, T >= 1, d_model % n_heads == 0"
     assert told(attention)[-1] == (
         "SF401",
@@ -368,8 +386,8 @@ def test_a_class_that_needs_arguments_is_built_of_symbols(folder: Path) -> None:
     )
 
 
-def test_a_residual_sum_of_two_widths_is_no_false_alarm(folder: Path) -> None:
-    report = reports(folder, BUILT)["Residual"]
+def test_a_residual_sum_of_two_widths_is_no_false_alarm(shared) -> None:
+    report = shared(BUILT)[1]["Residual"]
     assert report.ok and "d_in == d_out" in str(report.domain)
     assert [(each.rule, each.level) for each in report.problems] == [("SF102", "warning")]
 
@@ -431,20 +449,20 @@ WIDTHS = """
         ("Positions", "max_len >= T", [("SF104", "note")]),
     ],
 )
-def test_what_sizes_of_a_constructor_have_to_be(folder: Path, name: str, requirement: str, levels: list) -> None:
-    report = reports(folder, WIDTHS)[name]
+def test_what_sizes_of_a_constructor_have_to_be(shared, name: str, requirement: str, levels: list) -> None:
+    report = shared(WIDTHS)[1][name]
     assert str(report.domain).endswith(f", {requirement}")
     assert [(each.rule, each.level) for each in report.problems] == levels
 
 
-def test_a_layer_that_is_given_another_argument_names_the_right_one(folder: Path) -> None:
-    (problem,) = reports(folder, WIDTHS)["Wrong"].problems
+def test_a_layer_that_is_given_another_argument_names_the_right_one(shared) -> None:
+    (problem,) = shared(WIDTHS)[1]["Wrong"].problems
     assert problem.message == "Linear 'down' takes d_model, gets d_ff: in_features is wrong"
     assert problem.fix == "nn.Linear(d_ff, d_model)"
 
 
-def test_a_crash_of_every_guess_is_an_error(folder: Path) -> None:
-    report = reports(folder, BUILT)["Never"]
+def test_a_crash_of_every_guess_is_an_error(shared) -> None:
+    report = shared(BUILT)[1]["Never"]
     assert [(each.rule, each.level) for each in report.problems] == [("SF101", "error"), ("SF401", "note")]
 
 
@@ -471,8 +489,8 @@ def test_axes_that_no_annotation_names_are_not_held_against_it(folder: Path) -> 
     assert [each.level for each in found["Linear"].problems] == ["error"]  # T is a name that somebody chose
 
 
-def test_what_could_not_be_built_says_why(folder: Path) -> None:
-    assert told(reports(folder, BUILT)["Around"]) == [
+def test_what_could_not_be_built_says_why(shared) -> None:
+    assert told(shared(BUILT)[1]["Around"]) == [
         ("SF401", "note", "Around needs layer: Module, which no number can stand for")
     ]
 
