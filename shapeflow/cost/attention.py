@@ -9,7 +9,7 @@ An attention is `scaled_dot_product_attention`, or a softmax between two product
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -26,13 +26,18 @@ LARGEST = 2**24
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Attention:
-    """`call` makes the mixture of the `values` by the scores of `query` with `keys`."""
+    """`call` makes the mixture of the `values` by the scores of `query` with `keys`.
+
+    `length` is how many keys there are; `masked` made the masks.
+    """
 
     call: Call
     query: torch.Tensor
     keys: torch.Tensor
     values: torch.Tensor
     causal: bool
+    length: Any
+    masked: list[Call] = field(default_factory=list)
 
 
 class Lineage:
@@ -111,7 +116,8 @@ def _fused(lineage: Lineage, call: Call) -> Attention:
     named = dict(zip(("mask", "dropout_p", "is_causal"), call.args[3:], strict=False)) | call.kwargs
     mask = named.get("attn_mask", named.get("mask"))
     causal = bool(named.get("is_causal")) or (isinstance(mask, torch.Tensor) and _looks_back(lineage, call, [mask]))
-    return Attention(call, query, keys, values, causal)
+    maker = lineage.maker(call, mask) if isinstance(mask, torch.Tensor) else None
+    return Attention(call, query, keys, values, causal, keys.shape[-2], [] if maker is None else [maker])
 
 
 def _of_softmax(lineage: Lineage, softmax: Call) -> Attention | None:
@@ -122,7 +128,10 @@ def _of_softmax(lineage: Lineage, softmax: Call) -> Attention | None:
     values = [tensor for tensor in mixture.reads if lineage.maker(mixture, tensor) is not weights]
     masked = any(_looks_back(lineage, call, list(call.reads)) for call in between)
     query, keys = scores.reads[-2:]
-    return Attention(mixture, query, keys, values[-1], masked) if values else None
+    above = [maker for call in between for maker in lineage.makers(call) if maker is not None]
+    put_on = [maker for maker in above if not lineage.features(maker)]
+    length = softmax.makes[0].shape[-1]
+    return Attention(mixture, query, keys, values[-1], masked, length, put_on) if values else None
 
 
 def _upwards(lineage: Lineage, call: Call) -> tuple[Call | None, list[Call]]:

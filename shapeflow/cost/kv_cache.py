@@ -1,12 +1,17 @@
 """What a decoder has to keep of the positions that it has read, so that a new token costs one query.
 
+>>> cost(mistral, "B T:int64").kv_cache_bytes
+192*B*min(T, 4095)
+
 Where the model hands its cache out (`past_key_values`), that is it. Otherwise it is the least that keys and values can
 be made from inside the attention's module, its input aside: keys and values themselves, those of the shared heads
-before they are repeated, or a latent vector that both come from.
+before they are repeated, or a latent vector that both come from; of a window of w positions the last w - 1, as a new
+token brings its own. States of convolutions and recurrences count where the model hands them out: they do not grow.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -16,12 +21,16 @@ import torch
 from shapeflow.cost.attention import Attention, Lineage, attentions
 from shapeflow.cost.calls import Call, numbers, root_of
 from shapeflow.cost.rules import FREE
+from shapeflow.cost.window import sizes_in_window, window
 from shapeflow.dims.atoms import Symbol
-from shapeflow.dims.expr import Expr
+from shapeflow.dims.expr import Expr, minimum, product
 from shapeflow.trace.attempt import Attempt
-from shapeflow.trace.result import Scope
+from shapeflow.trace.result import Scope, Trace
 from shapeflow.trace.traced import size_key, traced
+from shapeflow.trace.tracer import Search
 
+CACHES = frozenset({"cache", "past_key_values", "cache_params", "state", "states", "mems"})
+"""Names under which the models of transformers hand out what the next call takes."""
 Made = tuple[Call, int]
 """A tensor: the call that made it, and which of its results it is."""
 
@@ -43,7 +52,8 @@ def kv_cache(attempt: Attempt, made: tuple[Call, ...]) -> tuple[Held, ...]:
     regions = [Region(lineage, each) for each in found]
     handed_out = {(id(record), index) for _, record, index, _ in attempt.outputs}
     shown = [region.outputs(handed_out) for region in regions]
-    if any(shown):
+    states = _states(attempt, lineage, {(id(call.record), index) for each in shown for call, index in each})
+    if any(shown) or states:
         tensors = [(region, each) for region, several in zip(regions, shown, strict=True) for each in several]
     elif any(each.causal for each in found):
         kept = [region for region in regions if region.attention.causal or region.is_cross]
@@ -51,7 +61,49 @@ def kv_cache(attempt: Attempt, made: tuple[Call, ...]) -> tuple[Held, ...]:
     else:
         return ()
     made_of = frozenset() if attempt.subject.maker is None else frozenset(attempt.subject.maker.symbols)
-    return tuple(_held(region, each, made_of) for region, each in _distinct(tensors))
+    windowed = not any(shown)
+    return (*(_held(region, each, made_of, windowed=windowed) for region, each in _distinct(tensors)), *states)
+
+
+def _states(attempt: Attempt, lineage: Lineage, known: set[tuple[int, int]]) -> tuple[Held, ...]:
+    """What else stands in the cache that the model hands out: states of convolutions and of recurrences."""
+    found: dict[object, Held] = {}
+    for path, record, index, signature in attempt.outputs:
+        call = lineage.by_record.get(id(record))
+        if not _is_cache(path) or call is None or (id(record), index) in known:
+            continue
+        if signature.dtype.is_floating_point and signature.sizes:
+            found[root_of(call.makes[index])] = _state(call, index)
+    return tuple(found.values())
+
+
+def _is_cache(path: str) -> bool:
+    return re.split(r"[.\[]", path, maxsplit=1)[0] in CACHES
+
+
+def _state(call: Call, index: int) -> Held:
+    sizes = sizes_in_window(call, index)
+    size = product(sizes) * call.makes[index].dtype.itemsize
+    one = size.replace({symbol: Expr.const(1) for symbol in sizes[0].symbols})
+    return Held(call.path, size, one, bool(one.symbols))
+
+
+def decoding(trace: Trace) -> Trace:
+    """The trace; one in evaluation of a model of transformers in training, where some keep no cache."""
+    attempt = trace._attempt
+    root = attempt.subject.root
+    if root is None or not root.training or not getattr(getattr(root, "config", None), "use_cache", False):
+        return trace
+    if any(_is_cache(path) for path, _, _, _ in attempt.outputs):
+        return trace
+    training = [module for module in root.modules() if module.training]
+    try:
+        root.eval()
+        evaluated = Search(attempt.subject, attempt.bound, attempt.hints.chosen, None).run()
+    finally:
+        for module in training:
+            module.training = True
+    return trace if evaluated.error is not None else Trace(evaluated)
 
 
 def _distinct(tensors: list[tuple[Region, Made]]) -> Iterator[tuple[Region, Made]]:
@@ -63,9 +115,12 @@ def _distinct(tensors: list[tuple[Region, Made]]) -> Iterator[tuple[Region, Made
             yield region, (call, index)
 
 
-def _held(region: Region, made: Made, made_of: frozenset[str]) -> Held:
+def _held(region: Region, made: Made, made_of: frozenset[str], *, windowed: bool) -> Held:
+    """`windowed`: nobody kept it, so that what a mask hides for good need not be."""
     call, index = made
-    size = _size(call.makes[index])
+    size = product(sizes_in_window(call, index)) * call.makes[index].dtype.itemsize
+    if windowed and region.window is not None:
+        size = size.replace(region.kept(region.window - 1))  # a new token brings its own keys
     batch = {symbol: Expr.const(1) for symbol in region.batch() if symbol.name not in made_of}
     return Held(region.attention.call.path, size, size.replace(batch), not region.is_cross)
 
@@ -75,6 +130,7 @@ class Region:
 
     def __init__(self, lineage: Lineage, attention: Attention) -> None:
         self.lineage, self.attention = lineage, attention
+        self.window = window(lineage, attention)
         self.sinks = [self._made(attention.keys), self._made(attention.values)]
         self.scopes = self._scopes()
         self.projected = self._projected()
@@ -151,6 +207,13 @@ class Region:
         """The names in the keys' first axis: sequences, times heads where those are merged."""
         size = size_key(self.attention.keys.shape[0])
         return frozenset() if type(size) is int or self.attention.keys.dim() < 3 else size.symbols
+
+    def kept(self, most: int) -> dict[Symbol, Expr]:
+        """The length of the keys, where it is one name, as what is kept of it."""
+        length = size_key(self.attention.length)
+        symbols: list[Symbol] = [] if type(length) is int else list(length.symbols)
+        is_name = len(symbols) == 1 and length is Expr.from_atom(symbols[0])
+        return {symbols[0]: minimum(length, most)} if is_name else {}
 
     def outputs(self, handed_out: set[tuple[int, int]]) -> list[Made]:
         """Tensors on the way that the model hands out, or what it kept of them, without views of one another."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from torch import nn
 from torch.nn import functional
 
 import shapeflow as sf
-from models import bert, deepseek, gpt, llama, t5
+from models import bert, deepseek, gpt, gpt_oss, llama, mistral, t5
 
 transformers = pytest.importorskip("transformers")
 
@@ -44,12 +45,74 @@ def test_gpt2_keeps_all_heads() -> None:
     assert [held.module for held in cost.kv_cache] == ["transformer.h.0.attn"] * 2 + ["transformer.h.1.attn"] * 2
 
 
-@pytest.mark.parametrize(("tokens", "expected"), [(5, "T"), (43, "window")])
-def test_a_window_bounds_the_cache(tokens: int, expected: str) -> None:
-    model = transformers.MistralModel(transformers.MistralConfig(**SMALL, sliding_window=16)).eval()
-    cost = sf.cost(model, "B T:int64", hints={"T": tokens})
-    assert cost.kv_cache_bytes.at(B=2, T=tokens) == real_bytes(model, 2, tokens)
-    assert ("T" in str(cost.kv_cache_bytes)) == (expected == "T")
+def window(kind: str, **more: Any) -> Any:
+    return getattr(transformers, f"{kind}Config")(**SMALL, sliding_window=8, **more)
+
+
+FAMILIES: dict[str, Callable[[], nn.Module]] = {
+    "mistral": lambda: transformers.MistralModel(window("Mistral")),
+    "gemma2": lambda: transformers.Gemma2Model(window("Gemma2", head_dim=6)),
+    "gpt_oss": lambda: transformers.GptOssModel(
+        window("GptOss", head_dim=6, num_local_experts=4, num_experts_per_tok=2)
+    ),
+    "mamba": lambda: transformers.MambaModel(
+        transformers.MambaConfig(vocab_size=37, hidden_size=24, state_size=4, num_hidden_layers=2)
+    ),
+    "rwkv": lambda: transformers.RwkvModel(
+        transformers.RwkvConfig(vocab_size=37, hidden_size=24, num_hidden_layers=2, attention_hidden_size=24)
+    ),
+    "lfm2": lambda: transformers.Lfm2Model(
+        transformers.Lfm2Config(**SMALL, layer_types=["conv", "full_attention"], block_auto_adjust_ff_dim=False)
+    ),
+}
+FORMULAS = {
+    "mistral": "192*B*min(T, 7)",
+    "gemma2": "96*B*T + 96*B*min(T, 7)",
+    "gpt_oss": "96*B*T + 96*B*min(T, 7)",
+    "mamba": "3072*B",
+    "rwkv": "960*B",
+    "lfm2": "96*B*T + 288*B",
+}
+
+
+def held(value: Any) -> Iterator[int]:
+    """Bytes of the numbers in a cache; counters in it are whole."""
+    if isinstance(value, torch.Tensor):
+        yield value.nbytes if value.is_floating_point() else 0
+    elif isinstance(value, dict | list | tuple):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from held(each)
+    elif hasattr(value, "__dict__"):
+        yield from held(vars(value))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_formula_for_all_lengths_is_what_the_cache_holds(family: str) -> None:
+    """Windows bound what is kept, and states do not grow, whatever the length."""
+    model = FAMILIES[family]().eval()
+    cost = sf.cost(model, "B T:int64")
+    assert str(cost.kv_cache_bytes) == FORMULAS[family]
+    for batch, tokens in ((1, 3), (2, 8), (3, 19)):
+        out = model(torch.randint(1, 37, (batch, tokens)), use_cache=True)
+        cache = next(out[name] for name in ("cache", "past_key_values", "state") if name in out)
+        assert cost.kv_cache_bytes.at(B=batch, T=tokens) == sum(held(cache))
+    per_sequence = cost.kv_cache_bytes_per_sequence
+    assert cost.kv_cache_bytes_per_token.at(T=5) == per_sequence.at(T=6) - per_sequence.at(T=5)
+
+
+def test_a_state_is_kept_in_generation_though_training_hands_out_none() -> None:
+    model = FAMILIES["mamba"]().train()
+    cost = sf.cost(model, "B T:int64")
+    assert str(cost.kv_cache_bytes) == FORMULAS["mamba"]
+    assert model.training and all(module.training for module in model.modules())
+    assert {each.grows for each in cost.kv_cache} == {False}
+
+
+@pytest.mark.parametrize(
+    ("module", "expected"), [(mistral, "480*B*min(T, 2)"), (gpt_oss, "240*B*T + 240*B*min(T, 3)")], ids=["all", "some"]
+)
+def test_a_window_in_the_mask_bounds_what_has_to_be_kept(module: Any, expected: str) -> None:
+    assert str(sf.cost(module.toy()).kv_cache_bytes) == expected
 
 
 def test_a_latent_is_kept_in_the_place_of_keys_and_values() -> None:
@@ -82,6 +145,28 @@ def test_an_encoder_keeps_nothing(model: Any) -> None:
     assert cost.kv_cache_bytes.constant == 0
 
 
+def places(length: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    place = torch.arange(length)
+    return place[:, None], place[None]
+
+
+def causal(query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
+    return key <= query
+
+
+WINDOWS: dict[str, Callable[[Any], torch.Tensor]] = {
+    "key after": lambda n: (lambda q, k: causal(q, k) & (k > q - 5))(*places(n)),
+    "key from": lambda n: (lambda q, k: causal(q, k) & (k >= q - 4))(*places(n)),
+    "distance": lambda n: (lambda q, k: causal(q, k) & (q - k < 5))(*places(n)),
+    "signed": lambda n: (lambda q, k: causal(q, k) & (k - q > -5))(*places(n)),
+    "blocked": lambda n: (lambda q, k: ~((k > q) | (q - k >= 5)))(*places(n)),
+    "moved": lambda n: (lambda q, k: causal(q, k) & (k + 5 > q))(*places(n)),
+    "upper": lambda n: torch.ones(n, n, dtype=torch.bool).tril().triu(-4),
+    "lower": lambda n: torch.ones(n, n, dtype=torch.bool).tril() & ~torch.ones(n, n, dtype=torch.bool).tril(-5),
+}
+"""A query reads five positions, its own among them."""
+
+
 class Attention(nn.Module):
     """Written out, with a triangle from a buffer, from `tril`, or from positions."""
 
@@ -101,6 +186,8 @@ class Attention(nn.Module):
         if self.mask == "positions":
             place = torch.arange(length)
             scores = scores.masked_fill(place[:, None] < place, -torch.inf)
+        if self.mask in WINDOWS:
+            scores = scores.masked_fill(~WINDOWS[self.mask](length), -torch.inf)
         if self.mask == "padding":
             scores = scores.masked_fill(torch.arange(length) >= 3, -torch.inf)
         return functional.softmax(scores, dim=-1) @ values
@@ -111,6 +198,13 @@ def test_attention_that_looks_back_by_any_mask(mask: str) -> None:
     cost = sf.cost(Attention(mask), "B T 24")
     assert str(cost.kv_cache_bytes) == "192*B*T"
     assert str(cost.kv_cache_bytes_per_token) == "192"
+
+
+@pytest.mark.parametrize("mask", WINDOWS)
+def test_windows_however_they_are_written(mask: str) -> None:
+    cost = sf.cost(Attention(mask), "B T 24")
+    assert str(cost.kv_cache_bytes) == "192*B*min(T, 4)"
+    assert [cost.kv_cache_bytes_per_token.at(T=length) for length in (3, 4)] == [192, 0]
 
 
 @pytest.mark.parametrize("mask", ["none", "padding"])
