@@ -99,10 +99,7 @@ def checked(
 
 def without(found: Inventory, paths: set[str]) -> Inventory:
     """The inventory less the tensors of these names, which are not shared."""
-    left = [number for number, each in enumerate(found.holdings) if found.path(each) not in paths]
-    numbers = {old: new for new, old in enumerate(left)}
-    kept = (found.holdings[old] for old in left)
-    return Inventory(found.members, tuple(each._replace(first=numbers[each.first]) for each in kept))
+    return found.only([number for number, each in enumerate(found.holdings) if found.path(each) not in paths])
 
 
 def _expr(count: Count) -> Expr:
@@ -194,7 +191,7 @@ def _at(found: Inventory, sizes: Mapping[str, int]) -> Inventory:
     def number(count: Count) -> Count:
         return count.replace(known) if isinstance(count, Expr) else count
 
-    return Inventory(found.members, tuple(each._replace(count=number(each.count)) for each in found.holdings))
+    return found.with_holdings(each._replace(count=number(each.count)) for each in found.holdings)
 
 
 def _points(names: tuple[str, ...]) -> Iterator[Point]:
@@ -310,11 +307,10 @@ Key = tuple[str, str, str, bool, bool, str, int]
 def _counts(found: Inventory, *, whole: bool) -> dict[Key, Count]:
     total: dict[Key, Count] = {}
     for each in found.unique:
-        member = found.members[each.module]
+        path, kind = found.paths[each.module], found.members[each.module].kind
         size = getattr(torch, each.dtype).itemsize
-        path = member.path if whole else starred(member.path)
-        name = each.name if whole else starred(each.name)
-        key = (path, member.kind, name, each.trainable, each.is_buffer, each.dtype, size)
+        path, name = (path, each.name) if whole else (starred(path), starred(each.name))
+        key = (path, kind, name, each.trainable, each.is_buffer, each.dtype, size)
         total[key] = total.get(key, 0) + each.count
     return total
 
@@ -329,29 +325,29 @@ def _with_formulas(found: Inventory, formulas: Mapping[Key, Formula]) -> Invento
     by_name = {(path, name): (formula, size) for (path, _, name, _, _, _, size), formula in formulas.items()}
 
     def changed(each: Holding) -> Holding:
-        first = found.holdings[each.first]
-        formula, size = by_name[found.members[first.module].path, first.name]
+        first = known.holdings[each.first]
+        formula, size = by_name[known.paths[first.module], first.name]
         return each._replace(shape=(), count=formula, nbytes=formula * size)
 
-    return Inventory(found.members, tuple(changed(each) for each in found.holdings if each.count is not None))
+    known = found.only([number for number, each in enumerate(found.holdings) if each.count is not None])
+    return known.with_holdings(map(changed, known.holdings))
 
 
 def _gathered(found: Inventory, formulas: Mapping[Key, Formula]) -> Inventory:
     """Where the builds differ in their layers: one member for all of `layers.*`."""
-    kinds = {starred(member.path): member.kind for member in found.members} | {
-        path: kind for path, kind, *_ in formulas
-    }
+    kinds = dict(zip(map(starred, found.paths), found.modules.kind, strict=True))
+    kinds |= {path: kind for path, kind, *_ in formulas}
     paths = [*dict.fromkeys(each for path, *_ in formulas for each in _above(path))]
     numbers = {path: number for number, path in enumerate(paths)}
     members = [
-        Member(path, kinds.get(path, ""), numbers[path.rpartition(".")[0]], path.count(".") + bool(path), number)
+        Member(path.rpartition(".")[2], kinds.get(path, ""), numbers[path.rpartition(".")[0]], number)
         for path, number in numbers.items()
     ]
     holdings = [
         Holding(numbers[path], name, place, (), formula, formula * size, dtype, trainable, is_buffer)
         for place, ((path, _, name, trainable, is_buffer, dtype, size), formula) in enumerate(formulas.items())
     ]
-    return Inventory(tuple(members), tuple(holdings))
+    return Inventory.of(members, holdings)
 
 
 def _above(path: str) -> list[str]:

@@ -13,7 +13,7 @@ import html
 import io
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from shapeflow.cost.sheet import Cell, Column, Line, Sheet, is_number, shown
@@ -55,16 +55,12 @@ def rich_table(sheet: Sheet) -> RenderableType:
 
 
 def _aligned(sheet: Sheet) -> list[str]:
-    rows = [[column.head for column in sheet.columns], *_texts(sheet)]
-    right = _numeric(sheet)
-    widths = [max(len(row[place]) for row in rows if len(row[place]) <= WIDEST) for place in range(len(right))]
-    return [
-        "  ".join(
-            cell.rjust(width) if is_right else cell.ljust(width)
-            for cell, width, is_right in zip(row, widths, right, strict=True)
-        ).rstrip()
-        for row in rows
-    ]
+    padded = []
+    for column, cells, is_right in zip(sheet.columns, _columns(sheet), _numeric(sheet), strict=True):
+        cells = [column.head, *cells]
+        width = max([len(cell) for cell in cells if len(cell) <= WIDEST])
+        padded.append([cell.rjust(width) if is_right else cell.ljust(width) for cell in cells])
+    return ["  ".join(cells).rstrip() for cells in zip(*padded, strict=True)]
 
 
 def _notes(sheet: Sheet) -> list[int]:
@@ -144,15 +140,19 @@ def _numeric(sheet: Sheet) -> list[bool]:
     return [is_number(place, sheet.lines) for place in range(len(sheet.columns))]
 
 
-def _texts(sheet: Sheet, indent: str = "  ") -> list[list[str]]:
-    """Every cell as text; the naming column indented."""
-    rows = []
-    for line in sheet.lines:
-        row = [_shown(cell, column) for cell, column in zip(line.cells, sheet.columns, strict=True)]
-        if sheet.nested and row:
-            row[0] = indent * line.depth + row[0]
-        rows.append(row)
-    return rows
+def _texts(sheet: Sheet, indent: str = "  ") -> list[tuple[str, ...]]:
+    """Every line as text."""
+    return [*zip(*_columns(sheet, indent), strict=True)]
+
+
+def _columns(sheet: Sheet, indent: str = "  ") -> list[list[str]]:
+    """Every column as text; the naming one indented."""
+    columns = [
+        [shown(line.cells[place], column.unit) for line in sheet.lines] for place, column in enumerate(sheet.columns)
+    ]
+    if sheet.nested and columns:
+        columns[0] = [indent * line.depth + name for line, name in zip(sheet.lines, columns[0], strict=True)]
+    return columns
 
 
 def _shown(cell: Cell, column: Column) -> str:
@@ -199,7 +199,7 @@ def _token_in_latex(token: str) -> str:
     return name if not index else rf"{name}_{{\mathrm{{{_escaped(index)}}}}}"
 
 
-def _cells_of_html(row: list[str], right: list[bool]) -> str:
+def _cells_of_html(row: Sequence[str], right: list[bool]) -> str:
     style = ' style="text-align: right"'
     return "".join(
         f"<td{style if is_right else ''}>{html.escape(cell)}</td>" for cell, is_right in zip(row, right, strict=True)

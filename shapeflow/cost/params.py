@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -19,7 +19,7 @@ from torch import nn
 from shapeflow.cost.active import Activity, activity
 from shapeflow.cost.formats import text, to_html
 from shapeflow.cost.formula import formula
-from shapeflow.cost.inventory import Count, Inventory, inventory, joined
+from shapeflow.cost.inventory import Count, Inventory, inventory
 from shapeflow.cost.role import Role, kept, roles
 from shapeflow.cost.row import ParamRow, paths_above, rows
 from shapeflow.cost.sheet import Sheet
@@ -51,6 +51,9 @@ class Parameter:
 class ParamReport:
     """Parameters of a model, `total` = `trainable` + `frozen`; `buffers` are extra.
 
+    Counts, dtypes and what is trainable are read when the report is made, and stay when the model changes; shapes, and
+    what lies in plain containers (`unregistered`), are read when they are first asked for.
+
     Numbers are Formulas (`.at(d_model=512)`) where the model was made of symbols; `names` are those, in order, `notes`
     say how the formulas were found, and `asked` what the constructor asked of the sizes. With a trace, `rows` know what
     its forward reached.
@@ -76,11 +79,12 @@ class ParamReport:
 
     @cached_property
     def total(self) -> Count:
-        return self._sum(lambda each: each.count if not each.is_buffer else 0)
+        return self._sum(self.inventory.tensors.count, self.inventory.parameters)
 
     @cached_property
     def trainable(self) -> Count:
-        return self._sum(lambda each: each.count if each.trainable else 0)
+        trainable = self.inventory.tensors.trainable
+        return self._sum(self.inventory.tensors.count, [each for each in self.inventory.parameters if trainable[each]])
 
     @property
     def frozen(self) -> Count:
@@ -89,25 +93,23 @@ class ParamReport:
     @cached_property
     def buffers(self) -> Count:
         """Numbers in buffers."""
-        return self._sum(lambda each: each.count if each.is_buffer else 0)
+        return self._sum(self.inventory.tensors.count, self.inventory.buffers)
 
     @cached_property
     def buffer_bytes(self) -> Count:
-        return self._sum(lambda each: each.nbytes if each.is_buffer else 0)
+        return self._sum(self.inventory.tensors.nbytes, self.inventory.buffers)
 
     @cached_property
     def parameter_bytes(self) -> Count:
-        return self._sum(lambda each: 0 if each.is_buffer else each.nbytes)
+        return self._sum(self.inventory.tensors.nbytes, self.inventory.parameters)
 
     @cached_property
     def bytes(self) -> Mapping[str, Count]:
-        """Bytes of the parameters by dtype (`float32`), the largest share first."""
-        dtypes = {each.dtype: 0 for each in self.inventory.unique if not each.is_buffer}
-        for dtype in dtypes:
-            dtypes[dtype] = self._sum(
-                lambda each, dtype=dtype: each.nbytes if each.dtype == dtype and not each.is_buffer else 0
-            )
-        return dtypes
+        """Bytes of the parameters by dtype (`float32`), the dtype that is met first first."""
+        groups: dict[str, list[int]] = {}
+        for number in self.inventory.parameters:
+            groups.setdefault(self.inventory.tensors.dtype[number], []).append(number)
+        return {dtype: self._sum(self.inventory.tensors.nbytes, numbers) for dtype, numbers in groups.items()}
 
     @cached_property
     def tied(self) -> tuple[tuple[str, ...], ...]:
@@ -117,7 +119,10 @@ class ParamReport:
     @cached_property
     def lazy(self) -> tuple[str, ...]:
         """Names of the parameters and buffers that have no shape yet, and are counted nowhere."""
-        return tuple(self.inventory.path(each) for each in self.inventory.holdings if each.count is None)
+        found = self.inventory
+        return tuple(
+            found.path(found.holdings[place]) for place, each in enumerate(found.tensors.count) if each is None
+        )
 
     @cached_property
     def unregistered(self) -> tuple[Unregistered, ...]:
@@ -161,15 +166,15 @@ class ParamReport:
         constructor does not take.
         """
         check_sizes(self, sizes)
-        holdings = tuple(
+        holdings = [
             each._replace(
                 shape=tuple(_at(size, sizes) for size in each.shape),
                 count=_at(each.count, sizes),
                 nbytes=_at(each.nbytes, sizes),
             )
             for each in self.inventory.holdings
-        )
-        return replace(self, inventory=Inventory(self.inventory.members, holdings), names=(), asked=())
+        ]
+        return replace(self, inventory=self.inventory.with_holdings(holdings), names=(), asked=())
 
     def sheet(self, by: str = "module", sizes: Mapping[str, int] | None = None) -> Sheet:
         """The report as a table: `by` is `module`, `kind` (of layer), `role` or `parameter`.
@@ -190,8 +195,8 @@ class ParamReport:
 
         return to_html(select(self.sheet()))
 
-    def _sum(self, of: Callable[[Any], Count]) -> Count:
-        return formula(sum(map(of, self.inventory.unique)), self.names)
+    def _sum(self, values: Sequence[Count], numbers: Iterable[int]) -> Count:
+        return formula(sum([values[number] for number in numbers]), self.names)
 
 
 def params(
@@ -271,20 +276,20 @@ def _parameters(found: Inventory, names: tuple[str, ...]) -> Iterator[Parameter]
     for number, each in enumerate(found.holdings):
         if each.first != number:
             shared.setdefault(each.first, []).append(found.path(each))
-    for number, (each, role) in enumerate(zip(found.holdings, roles(found), strict=True)):
-        if each.first == number and not each.is_buffer and each.count is not None:
-            member = found.members[each.module]
-            yield Parameter(
-                joined(member.path, each.name),
-                member.kind,
-                role,
-                tuple(formula(size, names) for size in each.shape),
-                each.dtype,
-                formula(each.count, names),
-                formula(each.nbytes, names),
-                each.trainable,
-                tuple(shared.get(number, ())),
-            )
+    every_role = roles(found)
+    for number in found.parameters:
+        each = found.holdings[number]
+        yield Parameter(
+            found.path(each),
+            found.members[each.module].kind,
+            every_role[number],
+            tuple(formula(size, names) for size in each.shape) if names else each.shape,
+            each.dtype,
+            formula(each.count, names),
+            formula(each.nbytes, names),
+            each.trainable,
+            tuple(shared.get(number, ())),
+        )
 
 
 def check_sizes(report: ParamReport, sizes: Mapping[str, int]) -> None:

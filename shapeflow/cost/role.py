@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
+from functools import cache
 from typing import Literal
 
 from shapeflow.cost.inventory import Holding, Inventory, joined
@@ -27,6 +28,7 @@ TABLE = re.compile(r"embed|position|(cls|class|mask|dist|register)_?token", re.I
 BIAS = re.compile(r"(^|_)bias(es)?($|_)", re.IGNORECASE)
 
 
+@cache
 def role_of(kind: str, name: str) -> Role:
     """The role of the parameter `name` (its own name, without the path) of a module whose class is called `kind`."""
     if NORM.search(kind):
@@ -45,11 +47,10 @@ def _owner(found: Inventory, holding: Holding) -> tuple[str, str]:
     """The class of the layer, and the name there: `original0` in `parametrizations.weight` is the layer's `weight`."""
     member = found.members[holding.module]
     parent = found.members[member.parent]
-    if parent.path.rpartition(".")[2] == "parametrizations" and member.depth >= 2:
-        return found.members[parent.parent].kind, member.path.rpartition(".")[2]
+    if parent.name == "parametrizations":
+        return found.members[parent.parent].kind, member.name
     if member.kind in ("ParameterList", "ParameterDict"):
-        name = member.path.rpartition(".")[2]
-        return parent.kind, name if holding.name.isdigit() else f"{name}_{holding.name}"
+        return parent.kind, member.name if holding.name.isdigit() else f"{member.name}_{holding.name}"
     return member.kind, holding.name
 
 
@@ -65,16 +66,16 @@ def kept(found: Inventory, only: Sequence[str], exclude: Sequence[str]) -> Inven
     wanted = {ROLES[word] for word in only} or {*ROLES.values()}
     by_tensor = _roles_of_tensors(found)
     used: set[str] = set()
-    holdings = []
-    for holding in found.holdings:
+    numbers = []
+    for number, holding in enumerate(found.holdings):
         names = _names(found, holding)
         hits = [pattern for pattern in exclude if any(fnmatchcase(name, pattern) for name in names)]
         used.update(hits)
         if not holding.is_buffer and (hits or by_tensor[holding.first] not in wanted):
             continue
-        holdings.append(holding)
+        numbers.append(number)
     _refuse_unused(exclude, used, found)
-    return _renumbered(found, holdings)
+    return found.only(numbers)
 
 
 def _roles_of_tensors(found: Inventory) -> dict[int, Role]:
@@ -88,7 +89,7 @@ def _roles_of_tensors(found: Inventory) -> dict[int, Role]:
 
 def _names(found: Inventory, holding: Holding) -> list[str]:
     """What a pattern may match."""
-    path = found.members[holding.module].path
+    path = found.paths[holding.module]
     above = [path[:end] for end, letter in enumerate(path) if letter == "."]
     return [joined(path, holding.name), *above, path, _owner(found, holding)[0]]
 
@@ -100,11 +101,3 @@ def _refuse_unused(patterns: Sequence[str], used: set[str], found: Inventory) ->
             raise InputError(
                 f"exclude {pattern!r} matches no parameter, module or kind of layer{closest(pattern, names)}"
             )
-
-
-def _renumbered(found: Inventory, holdings: list[Holding]) -> Inventory:
-    """`first` numbers holdings that are kept."""
-    numbers: dict[int, int] = {}
-    for number, holding in enumerate(holdings):
-        numbers.setdefault(holding.first, number)
-    return Inventory(found.members, tuple(each._replace(first=numbers[each.first]) for each in holdings))

@@ -6,11 +6,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from shapeflow.cost.formula import formula
-from shapeflow.cost.inventory import Count, Holding, Inventory, joined
+from shapeflow.cost.inventory import Count, Inventory, joined, new
 
 if TYPE_CHECKING:
     from shapeflow.trace.result import Trace
@@ -47,69 +48,133 @@ class ParamRow(NamedTuple):
         return self.path.count(".") + 1 if self.path else 0
 
 
-def rows(found: Inventory, names: tuple[str, ...], trace: Trace | None = None) -> Iterator[ParamRow]:
+def rows(found: Inventory, names: tuple[str, ...], trace: Trace | None = None) -> list[ParamRow]:
     """One row for each module, in definition order."""
-    own: list[list[Holding]] = [[] for _ in found.members]
-    for holding in found.holdings:
-        own[holding.module].append(holding)
-    infos = {} if trace is None else trace.modules
-    reached = None if trace is None else _reached(found, trace)
-    direct = [_totals(held) if held else NOTHING for held in own]
-    alone = _is_alone(found)
-    for number, (member, total) in enumerate(zip(found.members, _totals_below(found, own, direct), strict=True)):
-        parameters, trainable, buffers, nbytes = (formula(each, names) for each in total) if names else total
-        held = own[number]
-        info = infos.get(member.path)
-        yield ParamRow(
-            member.path,
-            member.kind,
-            parameters,
-            trainable,
-            buffers,
-            () if alone else _shared(found, number, held),
-            tuple(each.name for each in held if each.count is None) if held else (),
-            formula(direct[number][0], names) if names else direct[number][0],
-            nbytes,
-            None if info is None else info.called,
-            None if reached is None else member.path in reached,
-        )
+    tensors = found.tensors
+    trained = [number for number in found.parameters if tensors.trainable[number]]
+    ties = [*_ties(found)]
+    parameters = _below(found, tensors.count, found.parameters, ties)
+    trainable = parameters
+    if len(trained) < len(found.parameters):
+        trainable = _below(found, tensors.count, trained, ties)
+    buffers = _below(found, tensors.count, found.buffers, ties)
+    nbytes = _below(found, tensors.nbytes, found.parameters, ties)
+    counts = [parameters, trainable, buffers, _own(found), nbytes]
+    if names:
+        counts = [[formula(each, names) for each in column] for column in counts]
+    shared, lazy = _notes(found)
+    calls, reached = ([None] * len(parameters),) * 2 if trace is None else _traced(found, trace)
+    columns = (found.paths, found.modules.kind, *counts[:3], shared, lazy, *counts[3:], calls, reached)
+    return [new(ParamRow, each) for each in zip(*columns, strict=True)]
 
 
-Totals: TypeAlias = tuple[Count, Count, Count, Count]
-"""Parameters, trainable ones, numbers in buffers, bytes of the parameters."""
-NOTHING: Totals = (0, 0, 0, 0)
+def _direct(found: Inventory, values: Sequence[Count], numbers: Iterable[int]) -> list[Count]:
+    """For each module the sum over those of these tensors that are first met in it."""
+    sums: list[Count] = [0] * len(found.modules.name)
+    places = found.tensors.module
+    for number in numbers:
+        sums[places[number]] += values[number]
+    return sums
 
 
-def _totals(held: Iterable[Holding]) -> Totals:
-    parameters = trainable = buffers = nbytes = 0
-    for each in held:
-        if each.count is None:
-            continue
-        if each.is_buffer:
-            buffers += each.count
-        else:
-            parameters += each.count
-            nbytes += each.nbytes
-            trainable += each.count if each.trainable else 0
-    return parameters, trainable, buffers, nbytes
+def _below(found: Inventory, values: Sequence[Count], numbers: Sequence[int], ties: list[Tie]) -> list[Count]:
+    """For each module the sum over those of these tensors that are in it or below it, each once."""
+    sums = _direct(found, values, numbers)
+    wanted = {*numbers} if ties else ()
+    for number, place, times in ties:
+        if number in wanted:
+            sums[place] += times * values[number]
+    parents = found.modules.parent
+    for number in range(len(sums) - 1, 0, -1):
+        sums[parents[number]] += sums[number]
+    return sums
 
 
-def _is_alone(found: Inventory) -> bool:
-    """Whether every tensor and every module has one name."""
-    parts = (found.holdings, found.members)
-    return all(each.first == number for part in parts for number, each in enumerate(part))
+def _own(found: Inventory) -> list[Count]:
+    """Parameters that each module holds itself, whether or not another one holds them too."""
+    own = _direct(found, found.tensors.count, found.parameters)
+    if found.is_plain:
+        return own
+    columns = found.tensors
+    again = {(columns.module[place], first) for place, first in enumerate(columns.first) if first != place}
+    for place, first in again:
+        if place != columns.module[first] and not columns.is_buffer[first]:
+            own[place] += columns.count[first] or 0
+    return [own[first] for first in found.modules.first]
 
 
-def _totals_below(found: Inventory, own: list[list[Holding]], direct: list[Totals]) -> list[Totals]:
-    """For each module of what is in it and below it, each tensor once."""
-    if not _is_alone(found):
-        return [_totals(found.holdings[each] for each in below) for below in _tensors_below(found, own)]
-    total = [*direct]
-    for number in range(len(total) - 1, 0, -1):
-        a, b, c, d = total[number]
-        w, x, y, z = total[found.members[number].parent]
-        total[found.members[number].parent] = (a + w, b + x, c + y, d + z)
-    return total
+Tie: TypeAlias = tuple[int, int, int]
+"""A tensor, a module in which it counts again, and 1; or one in which it would count twice so, and -1."""
+
+
+def _ties(found: Inventory) -> Iterator[Tie]:
+    """What tensors in several places add to sums that know the first place only.
+
+    A tensor in two modules counts in both, and in the innermost one that has both in it only once.
+    """
+    for number, holders in _holders(found).items():
+        for holder in holders - {found.tensors.module[number]}:
+            yield number, holder, 1
+        for left, right in pairwise(sorted(holders)):
+            yield number, _common(found.modules.parent, left, right), -1
+
+
+def _holders(found: Inventory) -> dict[int, set[int]]:
+    """The modules that hold a tensor, by its number, for those that several do."""
+    if found.is_plain:
+        return {}
+    columns, holders = found.tensors, {}
+    for place, first in enumerate(columns.first):
+        if first != place and columns.count[first] is not None:
+            holders.setdefault(first, {columns.module[first]}).add(columns.module[place])
+    below: dict[int, set[int]] = {}
+    for number, first in enumerate(found.modules.first):
+        if first != number:
+            for each in _tensors_below(found, first, below):
+                holders.setdefault(each, {columns.module[each]}).add(number)
+    return holders
+
+
+def _tensors_below(found: Inventory, top: int, known: dict[int, set[int]]) -> set[int]:
+    """The tensors in a module, where it is met first, and in all below it."""
+    if top in known:
+        return known[top]
+    tensors = known[top] = set()
+    modules, columns = found.modules, found.tensors
+    end = next((each for each in range(top + 1, len(modules.name)) if modules.parent[each] < top), len(modules.name))
+    for number, place in enumerate(columns.module):
+        if top <= place < end and columns.count[number] is not None:
+            tensors.add(columns.first[number])
+    for number in range(top, end):
+        if modules.first[number] != number:
+            tensors |= _tensors_below(found, modules.first[number], known)
+    return tensors
+
+
+def _common(parents: Sequence[int], left: int, right: int) -> int:
+    """The innermost module that has both in it: one is always numbered before what is in it."""
+    while left != right:
+        left, right = (parents[left], right) if left > right else (left, parents[right])
+    return left
+
+
+def _notes(found: Inventory) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
+    """For each module what it shares with one above it in the table, and which of its tensors are lazy."""
+    shared: list[tuple[str, ...]] = [()] * len(found.modules.name)
+    lazy = [*shared]
+    if found.is_plain:
+        return shared, lazy
+    places, names, firsts, _, counts, *_ = found.tensors
+    for number, first in enumerate(firsts):
+        if first != number:
+            home = joined(found.paths[places[first]], names[first])
+            shared[places[number]] += (f"{names[number]} is {home}",)
+        if counts[number] is None:
+            lazy[places[number]] += (names[number],)
+    for number, first in enumerate(found.modules.first):
+        if first != number:
+            shared[number] = (f"all of it is {found.paths[first] or 'the model'}",)
+    return shared, lazy
 
 
 def paths_above(path: str) -> set[str]:
@@ -117,46 +182,22 @@ def paths_above(path: str) -> set[str]:
     return {path[:end] for end, letter in enumerate(path) if letter == "."}
 
 
-def _tensors_below(found: Inventory, own: list[list[Holding]]) -> list[set[int]]:
-    """For each module the numbers of the different tensors in it and below it."""
-    below: list[set[int]] = [{each.first for each in held if each.count is not None} for held in own]
-    again = [number for number, member in enumerate(found.members) if member.first != number]
-    for number in range(len(below) - 1, 0, -1):
-        below[found.members[number].parent] |= below[number]
-    for number in again:  # met before: its tensors are those of its first path, and belong to what it is in now too
-        tensors = below[found.members[number].first]
-        below[number] = tensors
-        while number:
-            number = found.members[number].parent
-            below[number] |= tensors
-    return below
-
-
-def _shared(found: Inventory, number: int, own: list[Holding]) -> tuple[str, ...]:
-    member = found.members[number]
-    if member.first != number:
-        return (f"all of it is {found.members[member.first].path}",)
-    return tuple(
-        f"{each.name} is {found.path(found.holdings[each.first])}"
-        for each in own
-        if found.holdings[each.first] is not each
-    )
+def _traced(found: Inventory, trace: Trace) -> tuple[list[Any], list[Any]]:
+    """How often each module was called, and whether it was reached."""
+    reached = _reached(found, trace)
+    infos = [trace.modules.get(path) for path in found.paths]
+    return [None if each is None else each.called for each in infos], [path in reached for path in found.paths]
 
 
 def _reached(found: Inventory, trace: Trace) -> set[str]:
     """Paths of modules that were called, or of which a parameter was read, and of those that they are in."""
     read = {path for node in trace.nodes for path in node.parameters}
-    holders = {found.members[each.module].path for each in found.holdings if _first_path(found, each) in read}
-    called = {member.path for member in found.members if _calls(found, trace, member.path, member.first)}
+    holders = {found.paths[each.module] for each in found.holdings if found.path(found.holdings[each.first]) in read}
+    firsts = found.modules.first
+    called = {path for path, first in zip(found.paths, firsts, strict=True) if _calls(trace, path, found.paths[first])}
     direct = holders | called
     return {"", *direct, *(above for path in direct for above in paths_above(path))}
 
 
-def _first_path(found: Inventory, holding: Holding) -> str:
-    first = found.holdings[holding.first]
-    return joined(found.members[first.module].path, first.name)
-
-
-def _calls(found: Inventory, trace: Trace, path: str, first: int) -> int:
-    infos = trace.modules
-    return max(infos[each].called for each in (path, found.members[first].path) if each in infos)
+def _calls(trace: Trace, *paths: str) -> int:
+    return max(trace.modules[each].called for each in paths if each in trace.modules)

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias
+from operator import itemgetter
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from shapeflow.dims.expr import Expr
 from shapeflow.errors import InputError
@@ -40,8 +41,7 @@ class Column:
         return self.title or self.name
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """One row: how deep it stands below the whole, and a cell for each column."""
 
     depth: int
@@ -126,7 +126,8 @@ def _with_columns(sheet: Sheet, names: Sequence[str] | None) -> Sheet:
         ]
     else:
         kept = [0, *(number for number in map(sheet.number, names) if number)]
-    lines = tuple(Line(line.depth, tuple(line.cells[number] for number in kept)) for line in sheet.lines)
+    chosen = itemgetter(*kept) if len(kept) > 1 else lambda cells: (cells[kept[0]],)
+    lines = tuple(Line(depth, chosen(cells)) for depth, cells in sheet.lines)
     return replace(sheet, columns=tuple(sheet.columns[number] for number in kept), lines=lines)
 
 
@@ -137,26 +138,23 @@ def _is_filled(sheet: Sheet, number: int) -> bool:
 
 def is_number(column: int, lines: Iterable[Line]) -> bool:
     """Whether a column holds numbers or formulas: those stand to the right."""
-    cells = [line.cells[column] for line in lines if line.cells[column] is not None]
-    return bool(cells) and not any(isinstance(cell, str) for cell in cells)
+    kinds = {type(line.cells[column]) for line in lines} - {type(None)}
+    return bool(kinds) and str not in kinds
 
 
 def shown(cell: Cell, unit: Unit = "") -> str:
     """A cell as people read it: `1,234`, `1.2 kB`, `12.3 %`, a formula, or nothing."""
-    if cell is None:
-        return ""
-    if isinstance(cell, bool | str):
-        return str(cell)
-    if isinstance(cell, int | float):
+    kind = type(cell)
+    if kind is str:
+        return cell
+    if kind is int or kind is float:
         return _number(cell, unit)
-    return str(cell)
+    return "" if cell is None else str(cell)
 
 
 def _number(value: float, unit: Unit) -> str:
-    if unit == "%":
-        return f"{value:.1f} %"
-    if unit == "bytes":
-        return in_bytes(value)
+    if unit:
+        return f"{value:.1f} %" if unit == "%" else in_bytes(value)
     return f"{value:,}" if isinstance(value, int) else f"{value:,.3g}"
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from shapeflow.cost.formula import formula
 from shapeflow.cost.inventory import Count
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from shapeflow.cost.params import Parameter, ParamReport
     from shapeflow.cost.row import ParamRow
 
+Share: TypeAlias = Callable[[Count], float | None]
 SHARE = Column("share", unit="%")
 BYTES = Column("bytes", unit="bytes", hidden=True)
 FROZEN = Column("frozen", hidden=True)
@@ -77,11 +78,12 @@ def by_module(report: ParamReport) -> Sheet:
         Column("calls", hidden=all((row.calls or 0) < 2 for row in report.rows)),
         Column("note"),
     )
-    lines = tuple(Line(row.depth, _of_module(row, report)) for row in report.rows)
+    share = _share(report)
+    lines = tuple(Line(row.depth, _of_module(row, share)) for row in report.rows)
     return _sheet(report, columns, lines)
 
 
-def _of_module(row: ParamRow, report: ParamReport) -> tuple[Any, ...]:
+def _of_module(row: ParamRow, share: Share) -> tuple[Any, ...]:
     return (
         row.path or "(all)",
         row.kind,
@@ -89,11 +91,11 @@ def _of_module(row: ParamRow, report: ParamReport) -> tuple[Any, ...]:
         row.trainable,
         row.frozen,
         row.own,
-        _share(row.parameters, report),
+        share(row.parameters),
         row.nbytes,
         row.buffers,
         row.calls,
-        _note(row),
+        _note(row) if row.shared or row.lazy or row.reached is False else "",
     )
 
 
@@ -126,15 +128,16 @@ def _grouped(report: ParamReport, name: str, key: Callable[[Parameter], str]) ->
     groups: dict[str, list[Parameter]] = {}
     for parameter in report.parameters:
         groups.setdefault(key(parameter), []).append(parameter)
-    lines = [Line(0, (title, *_of_group(group, report))) for title, group in groups.items()]
+    share = _share(report)
+    lines = [Line(0, (title, *_of_group(group, share))) for title, group in groups.items()]
     return _sheet(report, columns, tuple(lines))
 
 
-def _of_group(group: list[Parameter], report: ParamReport) -> tuple[Any, ...]:
+def _of_group(group: list[Parameter], share: Share) -> tuple[Any, ...]:
     total, trainable = _sum(group), _sum(each for each in group if each.trainable)
     modules = {each.path.rpartition(".")[0] for each in group}
     nbytes = sum(each.nbytes for each in group)
-    return len(modules), total, trainable, formula(total - trainable, ()), _share(total, report), nbytes
+    return len(modules), total, trainable, formula(total - trainable, ()), share(total), nbytes
 
 
 def by_parameter(report: ParamReport) -> Sheet:
@@ -151,16 +154,17 @@ def by_parameter(report: ParamReport) -> Sheet:
         BYTES,
         Column("note"),
     )
-    lines = tuple(Line(0, _of_parameter(each, report)) for each in report.parameters)
+    share = _share(report)
+    lines = tuple(Line(0, _of_parameter(each, share)) for each in report.parameters)
     return _sheet(report, columns, lines)
 
 
-def _of_parameter(each: Parameter, report: ParamReport) -> tuple[Any, ...]:
+def _of_parameter(each: Parameter, share: Share) -> tuple[Any, ...]:
     shape = " ".join(f"({text})" if " " in text else text for text in map(str, each.shape))
     trainable = each.count if each.trainable else 0
     note = f"also {', '.join(each.shared)}" if each.shared else ""
-    share = _share(each.count, report)
-    return each.path, shape, each.dtype, each.kind, each.role, each.count, trainable, share, each.nbytes, note
+    share_of = share(each.count)
+    return each.path, shape, each.dtype, each.kind, each.role, each.count, trainable, share_of, each.nbytes, note
 
 
 SHEETS: dict[str, Callable[[ParamReport], Sheet]] = {
@@ -223,11 +227,12 @@ def _memory(report: ParamReport) -> str:
     return (f"{whole} of {next(iter(report.bytes))}" if len(parts) == 1 else f"{whole}: {', '.join(parts)}") + buffers
 
 
-def _share(count: Count, report: ParamReport) -> float | None:
-    """Percent of the whole, where it is a number."""
-    if not isinstance(count, int) or not isinstance(report.total, int) or not report.total:
-        return None
-    return round(100 * count / report.total, 1)
+def _share(report: ParamReport) -> Share:
+    """Percent of the whole, where both are numbers."""
+    total = report.total
+    if not isinstance(total, int) or not total:
+        return lambda _: None
+    return lambda count: round(100 * count / total, 1) if isinstance(count, int) else None
 
 
 def _sum(parameters: Iterable[Parameter]) -> Count:

@@ -21,7 +21,7 @@ from shapeflow.trace.traced import size_key
 
 DEEPEST = 3
 """How many containers may lie within each other: `self.towers["left"][0]`."""
-CONTAINERS = (list, tuple, dict, set, frozenset)
+CONTAINERS = frozenset({list, tuple, dict, set, frozenset})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +38,29 @@ class Unregistered:
 
 def unregistered(model: nn.Module) -> tuple[Unregistered, ...]:
     """What is kept out of the model's sight and has parameters that are registered nowhere in it."""
-    known = {id(parameter) for parameter in model.parameters()}
     found: list[Unregistered] = []
-    for path, module in model.named_modules():
-        for name, value in module.__dict__.items():
-            if type(value) in CONTAINERS and value and not name.startswith("_") and _may_hold(value):
-                for where, kept in _within(value, joined(path, name), DEEPEST):
-                    parameters = {id(each): each for each in _parameters(kept) if id(each) not in known}
-                    known |= parameters.keys()
-                    if parameters:
-                        found.append(Unregistered(where, type(kept).__name__, _size(parameters)))
+    known: set[int] = set()
+    for where, kept in _kept(model):
+        known = known or {id(parameter) for parameter in model.parameters()}
+        parameters = {id(each): each for each in _parameters(kept) if id(each) not in known}
+        known |= parameters.keys()
+        if parameters:
+            found.append(Unregistered(where, type(kept).__name__, _size(parameters)))
     return tuple(found)
+
+
+def _kept(model: nn.Module) -> Iterator[tuple[str, nn.Module | nn.Parameter]]:
+    """Modules and parameters in plain containers of any module, and where."""
+    waiting, seen = [("", model)], {id(model)}
+    while waiting:
+        path, module = waiting.pop()
+        for name, value in vars(module).items():
+            if type(value) in CONTAINERS and value and not name.startswith("_") and _may_hold(value):
+                yield from _within(value, joined(path, name), DEEPEST)
+        for name, child in reversed(module._modules.items()):
+            if child is not None and id(child) not in seen:
+                seen.add(id(child))
+                waiting.append((joined(path, name), child))
 
 
 def _may_hold(value: Any) -> bool:

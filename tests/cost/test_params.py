@@ -77,6 +77,79 @@ def test_a_module_used_twice_counts_once_and_is_shown_as_the_first() -> None:
     }
 
 
+def module(**children) -> nn.Module:
+    """A module that holds modules and parameters under these names."""
+    result = nn.Module()
+    for name, child in children.items():
+        setattr(result, name, child)
+    return result
+
+
+def test_a_weight_of_three_names_counts_once_in_each_module_that_has_it() -> None:
+    weight = nn.Parameter(torch.zeros(3, 3))
+    model = module(
+        ws=nn.ParameterList([weight, nn.Parameter(torch.zeros(2))]), up=nn.Linear(3, 3), down=nn.Linear(3, 3)
+    )
+    model.up.weight = model.down.weight = weight
+    assert params(model).tied == (("ws.0", "up.weight", "down.weight"),)
+    assert {path: count for path, (count, _) in rows_of(model).items()} == {"": 17, "ws": 11, "up": 12, "down": 12}
+    assert [row.own for row in params(model).rows] == [0, 11, 12, 12]
+
+
+def test_modules_used_again_at_several_depths() -> None:
+    inner = nn.Linear(2, 2)
+    block = nn.Sequential(inner, nn.Sequential(inner))
+    model = module(a=block, b=nn.Sequential(block, inner), c=nn.Linear(1, 1))
+    assert {path: count for path, (count, _) in rows_of(model).items()} == {
+        "": 8,
+        "a": 6,
+        "a.0": 6,
+        "a.1": 6,
+        "a.1.0": 6,
+        "b": 6,
+        "b.0": 6,
+        "b.1": 6,
+        "c": 2,
+    }
+
+
+def test_a_weight_under_two_names_of_one_module() -> None:
+    model = nn.Linear(3, 3)
+    model.again = model.weight
+    (row,) = params(model).rows
+    assert (row.parameters, row.own, row.shared) == (12, 12, ("again is weight",))
+
+
+def test_a_module_that_holds_itself() -> None:
+    model = nn.Linear(2, 3)
+    model._modules["me"] = model
+    assert rows_of(model) == {"": (9, ()), "me": (9, ("all of it is the model",))}
+
+
+def test_what_is_a_parameter_somewhere_is_no_buffer() -> None:
+    weight = nn.Parameter(torch.zeros(5))
+    model = module(cache=nn.Module(), layer=module(weight=weight))
+    model.cache.register_buffer("weight", weight)
+    report = params(model)
+    assert (report.total, report.trainable, report.buffers) == (5, 5, 0)
+    assert [row.parameters for row in report.rows] == [5, 5, 5]
+
+
+def test_a_parametrisation_that_two_layers_share() -> None:
+    scale = module(gain=nn.Parameter(torch.ones(1)))
+    scale.forward = lambda weight: weight * scale.gain
+    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    for layer in model:
+        nn.utils.parametrize.register_parametrization(layer, "weight", scale)
+    assert params(model).total == 2 * 12 + 1
+
+
+def test_lazy_buffers_are_told() -> None:
+    report = params(nn.Sequential(nn.LazyBatchNorm1d(), nn.Linear(2, 3)))
+    assert report.total == 9
+    assert report.lazy == ("0.weight", "0.bias", "0.running_mean", "0.running_var")
+
+
 @pytest.mark.parametrize("wrap", [nn.DataParallel, torch.compile], ids=["DataParallel", "compile"])
 def test_wrappers_do_not_show(wrap) -> None:
     inner = nn.Linear(5, 2)
@@ -137,6 +210,62 @@ def test_bytes_follow_the_dtypes() -> None:
     assert report.parameter_bytes == 108
     assert report.buffer_bytes == 2 * 2 * 4 + 8  # means and variances, and a count in int64
     assert "108 B: float16 72 B, bfloat16 20 B, float32 16 B; buffers 24 B" in str(report)
+
+
+class Rescaled(torch.Tensor):
+    """Weights in int8 and a scale for each row, as torchao keeps them."""
+
+    def __new__(cls, numbers: torch.Tensor, scales: torch.Tensor) -> "Rescaled":
+        return torch.Tensor._make_wrapper_subclass(cls, numbers.shape, dtype=torch.bfloat16, requires_grad=False)
+
+    def __init__(self, numbers: torch.Tensor, scales: torch.Tensor) -> None:
+        self.numbers, self.scales = numbers, scales
+
+    def __tensor_flatten__(self):
+        return ["numbers", "scales"], None
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args, kwargs=None):
+        assert func is torch.ops.aten.detach.default  # nn.Parameter asks for it
+        return cls(args[0].numbers, args[0].scales)
+
+
+def nested() -> torch.Tensor:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch calls them a prototype
+        return torch.nested.nested_tensor([torch.zeros(2, 3), torch.zeros(4, 3)])
+
+
+@pytest.mark.parametrize(
+    ("make", "count", "nbytes"),
+    [
+        (lambda: torch.zeros(3, dtype=torch.complex64), 3, 24),
+        (lambda: torch.zeros(4, dtype=torch.float8_e4m3fn), 4, 4),
+        (lambda: torch.zeros(7, dtype=torch.bool), 7, 7),
+        (lambda: torch.zeros(0, 5), 0, 0),
+        (lambda: torch.tensor(1.0), 1, 4),
+        (lambda: torch.eye(50).to_sparse(), 2500, 50 * (2 * 8 + 4)),
+        (lambda: torch.eye(50).to_sparse_csc(), 2500, 51 * 8 + 50 * (8 + 4)),
+        (nested, 18, 72),
+        (lambda: Rescaled(torch.zeros(4, 8, dtype=torch.int8), torch.zeros(4, 1)), 32, 32 + 16),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Sparse CS[CR] tensor support is in beta:UserWarning")
+def test_tensors_of_every_kind_count_with_the_bytes_that_they_take(make, count: int, nbytes: int) -> None:
+    report = params(module(weight=nn.Parameter(make(), requires_grad=False)))
+    assert (report.total, report.trainable, report.parameter_bytes) == (count, 0, nbytes)
+    model = nn.Module()
+    model.register_buffer("table", make())
+    assert (params(model).buffers, params(model).buffer_bytes) == (count, nbytes)
+
+
+def test_a_scripted_model_counts_as_the_one_that_it_was_made_of() -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch advises against TorchScript
+        scripted, traced = torch.jit.script(model), torch.jit.trace(model.eval(), torch.zeros(2, 3))
+    for each in (scripted, traced):
+        assert [row[:5] for row in params(each).rows] == [row[:5] for row in params(model).rows]
 
 
 def test_by_kind_by_role_and_by_parameter() -> None:
