@@ -10,11 +10,10 @@ from typing import Any
 
 import torch
 
-from shapeflow.errors import InputError
 from shapeflow.testing.change import Effects, aligned, effects_of, length_of, listed
 from shapeflow.testing.example import Example, name_of
-from shapeflow.testing.running import distance, tolerance_for, undisturbed
-from shapeflow.testing.settle import settled
+from shapeflow.testing.opening import Given, opened_along, refuse_without_effect
+from shapeflow.testing.running import distance, drawing_alike, tensors_of, tolerance_for, undisturbed
 from shapeflow.trace.structure import map_tensors
 
 
@@ -32,27 +31,22 @@ def assert_batch_independent(
 
     Each sample is changed in turn, and the outputs of the others must stay; then each is run alone. It is a failure,
     too, when a changed sample changes nothing. `training=True` looks at the model in training mode, where batch norm
-    does mix samples.
+    does mix samples; dropout draws the same there in all runs, and where it does draw, samples are not run alone.
     """
     __tracebackhide__ = True
-    example = Example.of(module, inputs, sizes or {}, high=high, named=named)
-    with undisturbed(module):
-        example = settled(module, example)
-    given = example.inputs(example.sizes())
-    count, name = length_of(given, axis), name_of(module)
-    if count < 2:
-        raise InputError(f"axis {axis} has {count} sample: independence shows with two or more")
+    opening = opened_along(module, inputs, Given(high, sizes, named), axis=axis, shows="sample: independence shows")
+    example, given, name = opening.example, opening.inputs, opening.name
     with undisturbed(module, training=training):
-        effects = effects_of(module, example, given, axis=axis, tolerance=tolerance)
-        if not any(effects.values()):
-            raise AssertionError(
-                f"nothing is shown of {name}: no output changes, whichever sample of the input does"
-                " (weights of zero, or inputs that it does not read?)"
-            )
+        run = drawing_alike(module) if training else module
+        effects = effects_of(run, example, given, axis=axis, tolerance=tolerance)
+        refuse_without_effect(name, effects, "sample")
         _refuse_leaks(name, effects, axis)
-        alone = _differing_alone(module, example, given, axis, tolerance)
+        draws = training and _draws(module, example, given)
+        alone = [] if draws else _differing_alone(run, example, given, axis, tolerance)
     if alone:
-        raise AssertionError(f"{name}: sample {listed(alone)} of {count} gets another output alone than in the batch")
+        raise AssertionError(
+            f"{name}: sample {listed(alone)} of {opening.count} gets another output alone than in the batch"
+        )
 
 
 def _refuse_leaks(name: str, effects: Effects, axis: int) -> None:
@@ -65,6 +59,12 @@ def _refuse_leaks(name: str, effects: Effects, axis: int) -> None:
             lines.append(f"  input {sample} changes output {listed(others)} (by up to {gap:.2g})")
     if lines:
         raise AssertionError(f"{name} mixes the samples of axis {axis}:\n" + "\n".join(lines))
+
+
+def _draws(module: Any, example: Example, inputs: Mapping[str, Any]) -> bool:
+    """Whether the model draws at random: what it draws for a batch says nothing of a sample."""
+    one, other = (tensors_of(example.call(drawing_alike(module, seed), inputs)) for seed in (0, 1))
+    return any((distance(a, b) > tolerance_for(a, None)).any() for (_, a), (_, b) in zip(one, other, strict=True))
 
 
 def _differing_alone(

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from shapeflow.errors import InputError
-from shapeflow.testing.change import effects_of, length_of, listed
-from shapeflow.testing.example import Example, name_of
+from shapeflow.testing.change import effects_of, listed
+from shapeflow.testing.opening import Given, opened_along, refuse_without_effect
 from shapeflow.testing.running import undisturbed
-from shapeflow.testing.settle import settled
 
 
 def assert_causal(
@@ -30,25 +28,16 @@ def assert_causal(
     Names without a size get primes; `sizes` gives others, `high` bounds random ids.
     """
     __tracebackhide__ = True
-    example = Example.of(module, inputs, sizes or {}, high=high, named=named)
+    given = opened_along(module, inputs, Given(high, sizes, named), axis=axis, shows="position: causality shows")
     with undisturbed(module):
-        example = settled(module, example)
-    given = example.inputs(example.sizes())
-    count = length_of(given, axis)
-    if count < 2:
-        raise InputError(f"axis {axis} has {count} position: causality shows with two or more")
-    with undisturbed(module):
-        effects = effects_of(module, example, given, axis=axis, tolerance=tolerance)
-    name = name_of(module)
-    if not any(effects.values()):
-        raise AssertionError(
-            f"nothing is shown of {name}: no output changes, whichever position of the input does"
-            " (weights of zero, or inputs that it does not read?)"
-        )
+        effects = effects_of(module, given.example, given.inputs, axis=axis, tolerance=tolerance)
+    refuse_without_effect(given.name, effects, "position")
     leaks = {position: [at for at in changed if at < position] for position, changed in effects.items()}
     leaks = {position: seen for position, seen in leaks.items() if seen}
     if leaks:
-        raise AssertionError(f"{name} is not causal along axis {axis}, of {count} positions:\n{_told(leaks, effects)}")
+        raise AssertionError(
+            f"{given.name} is not causal along axis {axis}, of {given.count} positions:\n{_told(leaks, effects)}"
+        )
 
 
 def _told(leaks: dict[int, list[int]], effects: dict[int, dict[int, float]]) -> str:

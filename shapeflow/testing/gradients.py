@@ -12,9 +12,9 @@ import torch
 from torch import nn
 
 from shapeflow.errors import InputError
-from shapeflow.testing.example import Example, name_of
+from shapeflow.testing.example import name_of
+from shapeflow.testing.opening import Given, opened
 from shapeflow.testing.running import tensors_of, undisturbed
-from shapeflow.testing.settle import settled
 
 
 def assert_gradients_reach_all_parameters(
@@ -33,7 +33,7 @@ def assert_gradients_reach_all_parameters(
     """
     __tracebackhide__ = True
     patterns = (ignore,) if isinstance(ignore, str) else tuple(ignore)
-    example = Example.of(module, inputs, sizes or {}, high=high, named=named)
+    example = opened(module, inputs, Given(high, sizes, named))
     trained = {path: each for path, each in module.named_parameters() if each.requires_grad}
     for pattern in patterns:
         if not any(fnmatch(path, pattern) for path in trained):
@@ -41,7 +41,6 @@ def assert_gradients_reach_all_parameters(
     if not trained:
         raise AssertionError(f"nothing is shown of {name_of(module)}: it has no parameter that is trained")
     with undisturbed(module, training=None, gradients=True):
-        example = settled(module, example)
         torch.manual_seed(0)
         loss = _loss(module, example.call(module, example.inputs(example.sizes())))
         gradients = torch.autograd.grad(loss, list(trained.values()), allow_unused=True)

@@ -13,8 +13,8 @@ from torch import nn
 
 from shapeflow.testing.change import listed, with_another
 from shapeflow.testing.example import Example, name_of
+from shapeflow.testing.opening import Given, opened
 from shapeflow.testing.running import distance, tensors_of, tolerance_for, undisturbed
-from shapeflow.testing.settle import settled
 from shapeflow.testing.sizes import size_sets
 from shapeflow.trace.structure import tensors_in
 
@@ -38,9 +38,8 @@ def assert_matches(
     is not finite, as nothing would be shown then.
     """
     __tracebackhide__ = True
-    example = Example.of(module, inputs, sizes or {}, high=high, named=named)
+    example = opened(module, inputs, Given(high, sizes, named))
     with undisturbed(module, reference, training=training):
-        example = settled(module, example)
         for at, chosen in enumerate(size_sets(example)):
             given = example.inputs(chosen, seed=at)
             state = torch.random.get_rng_state()

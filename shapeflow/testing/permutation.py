@@ -9,11 +9,9 @@ from typing import Any
 
 import torch
 
-from shapeflow.errors import InputError
-from shapeflow.testing.change import aligned, length_of, listed
-from shapeflow.testing.example import Example, name_of
+from shapeflow.testing.change import aligned, listed
+from shapeflow.testing.opening import Given, opened_along
 from shapeflow.testing.running import distance, tolerance_for, undisturbed
-from shapeflow.testing.settle import settled
 from shapeflow.trace.structure import map_tensors
 
 
@@ -32,13 +30,8 @@ def assert_permutation_equivariant(
     when the outputs are alike at all positions, as any order would then do.
     """
     __tracebackhide__ = True
-    example = Example.of(module, inputs, sizes or {}, high=high, named=named)
-    with undisturbed(module):
-        example = settled(module, example)
-    given = example.inputs(example.sizes())
-    count, name = length_of(given, axis), name_of(module)
-    if count < 2:
-        raise InputError(f"axis {axis} has {count} position: an order needs two or more")
+    opening = opened_along(module, inputs, Given(high, sizes, named), axis=axis, shows="position: an order shows")
+    example, given, count, name = opening.example, opening.inputs, opening.count, opening.name
     with undisturbed(module):
         plain = aligned(example.call(module, given), axis, count, name)
         if not any(_differing(each, each.flip(axis), axis, tolerance) for each in plain):

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -38,6 +38,17 @@ def undisturbed(*models: Any, training: bool | None = False, gradients: bool = F
                     each.copy_(before)
             for each, mode in modes:
                 each.training = mode
+
+
+def drawing_alike(module: Any, seed: int = 0) -> Callable[..., Any]:
+    """The model, with the same random state at each call. For use within `undisturbed`."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        torch.manual_seed(seed)
+        return module(*args, **kwargs)
+
+    run.__name__ = getattr(module, "__name__", "") or type(module).__name__
+    return run
 
 
 def tensors_of(output: Any) -> list[tuple[str, torch.Tensor]]:

@@ -17,8 +17,8 @@ from shapeflow.dims.spec import TensorSpec, parse_spec
 from shapeflow.errors import InputError, SpecError
 from shapeflow.runtime.explain.origin import reason
 from shapeflow.testing.example import Example, attribute_of, name_of
+from shapeflow.testing.opening import Given, opened
 from shapeflow.testing.running import tensors_of, undisturbed
-from shapeflow.testing.settle import settled
 from shapeflow.testing.sizes import size_sets
 
 
@@ -37,12 +37,11 @@ def assert_shapes(module: Any, shapes: str, *, high: int | None = None, **sizes:
         symbol.name for spec in outputs for dim in spec.dims if dim.expr is not None for symbol in dim.expr.symbols
     }
     given = {name: size for name, size in sizes.items() if name not in names or _has(inputs, name)}
-    example = Example.of(module, tuple(inputs), given, high=high)
+    example = opened(module, tuple(inputs), Given(high, given))
     known = {**{name: attribute_of(module, name) for name in names}, **sizes}
     seen = {name: size for name, size in known.items() if size is not None}
     origins = {name: "as it was given" if name in sizes else f"an attribute of {name_of(module)}" for name in seen}
     with undisturbed(module):
-        example = settled(module, example)
         for chosen in size_sets(example):
             expected = Expected({**seen, **chosen}, dict(origins))
             faults = expected.faults(outputs, _run(module, example, chosen))

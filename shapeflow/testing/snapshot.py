@@ -11,10 +11,13 @@ from __future__ import annotations
 import difflib
 import re
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 FOLDER = "__shapes__"
+LONGEST = 120
+"""Letters of a file's name."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ class ShapeTrace:
     """
 
     def __init__(self, folder: Path, test: str, *, update: bool = False) -> None:
-        self.folder, self.test, self.update = folder, re.sub(r"[^\w.=-]+", "-", test).strip("-"), update
+        self.folder, self.test, self.update = folder, _file_name(test), update
         self.written: list[Path] = []
         self._count = 0
 
@@ -78,6 +81,12 @@ class ShapeTrace:
         self._count += name is None
         ending = f"-{name}" if name else f"-{self._count}" if self._count > 1 else ""
         return self.folder / f"{self.test}{ending}.txt"
+
+
+def _file_name(test: str) -> str:
+    """A test's name without what a file's may not hold; parameters may be longer than file systems take."""
+    name = re.sub(r"[^\w.=-]+", "-", test).strip("-")
+    return name if len(name) <= LONGEST else f"{name[:LONGEST]}-{sha256(test.encode()).hexdigest()[:8]}"
 
 
 def _difference(before: str, after: str) -> str:

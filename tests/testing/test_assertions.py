@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 import shapeflow as sf
 from shapeflow.testing import (
+    ShapeTrace,
     assert_batch_independent,
     assert_causal,
     assert_gradients_reach_all_parameters,
@@ -380,3 +381,35 @@ def test_inputs_by_name_and_sizes_that_the_model_fixes():
     assert_permutation_equivariant(nn.Linear(3, 4), "B T d")
     assert_gradients_reach_all_parameters(nn.Linear(3, 4), "B d")
     assert_matches(nn.Linear(3, 4), copy.deepcopy(nn.Linear(3, 4)).requires_grad_(False), "B d", tolerance=10.0)
+
+
+class Drops(nn.Module):
+    """Dropout, and a norm that mixes samples where it is asked for."""
+
+    def __init__(self, mixing):
+        super().__init__()
+        self.inner, self.drop = nn.Linear(6, 6), nn.Dropout(0.3)
+        self.norm = nn.BatchNorm1d(6) if mixing else nn.LayerNorm(6)
+
+    def forward(self, x):
+        return self.norm(self.drop(self.inner(x)))
+
+
+def test_dropout_mixes_no_samples_and_hides_no_norm_that_does():
+    assert_batch_independent(Drops(False), "B 6", training=True)
+    with pytest.raises(AssertionError, match=r"Drops mixes the samples of axis 0:\n  input 0 changes output 1-2"):
+        assert_batch_independent(Drops(True), "B 6", training=True)
+    model = Drops(False).train()
+    state = torch.random.get_rng_state()
+    assert_batch_independent(model, "B 6", training=True)
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def test_a_snapshot_of_a_test_with_a_long_name_has_a_file_of_its_own(tmp_path):
+    names = [f"test_net[{'layer-' * 80}{end}]" for end in "ab"]
+    traces = [ShapeTrace(tmp_path, name, update=True) for name in names]
+    for trace, model in zip(traces, (nn.Linear(3, 4), nn.Linear(3, 5)), strict=True):
+        trace.assert_unchanged(model, "B 3")
+    assert len(list(tmp_path.iterdir())) == 2
+    for name, model in zip(names, (nn.Linear(3, 4), nn.Linear(3, 5)), strict=True):
+        ShapeTrace(tmp_path, name).assert_unchanged(model, "B 3")
