@@ -43,7 +43,7 @@ def _picture(name: str) -> Writer:
 
 def _json(graph: nx.MultiDiGraph, *, depth: int | None = None, operations: Operations | None = None, **_: Any) -> bytes:
     shown = graph if depth is None else collapse(graph, depth)
-    return to_json(shown, operations=operations).encode()
+    return to_json(shown, operations=operations).encode(errors="backslashreplace")  # as JSON writes half a character
 
 
 def _mermaid(graph: nx.MultiDiGraph, **options: Any) -> bytes:

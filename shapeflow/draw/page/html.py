@@ -1,18 +1,20 @@
 """The page as one text: style, script and data are in it, and nothing else is ever loaded.
 
 Names come from the model. They travel as JSON, whose `<` is escaped so that no `</script>` can end it, and the script
-writes them as text only; a policy in the page's head lets no other script run, whatever they say.
+writes them as text only; a policy in the page's head lets no other script run, whatever they say. Letters that nobody
+sees, or that turn round what stands beside them, are shown as such.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from base64 import b64encode
 from collections.abc import Mapping
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 
 # One closure in this order: what comes later reads what comes before.
 SCRIPTS = ("formula", "book", "flow", "camera", "sheet", "findings", "panel", "contents", "search", "page")
+HIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)  # control characters but for tabs and new lines, those for the direction of writing, halves of characters
 ESCAPED = {ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&"}
 
 
@@ -45,7 +50,7 @@ def to_html(
     listed to jump from one to the next. `theme` is `"light"`, `"dark"`, or what the reader's system says; there is a
     button for it in any case.
     """
-    found = book(graph, depth=depth, sizes=sizes, operations=operations, report=report)
+    found = _shown(book(graph, depth=depth, sizes=sizes, operations=operations, report=report))
     data = json.dumps(found, separators=(",", ":")).translate(ESCAPED)
     style = colours() + _file("page.css")
     script = '"use strict";\n{\n' + "\n".join(_file(f"{name}.js") for name in SCRIPTS) + "}\n"
@@ -53,7 +58,7 @@ def to_html(
         theme_of(theme)  # raises for another word
     parts = {
         "theme": f' data-theme="{theme}"' if theme else "",
-        "title": escape(str(graph.graph["name"])),
+        "title": escape(found["name"]),
         "policy": _policy(style, script),
         "style": style,
         "data": data,
@@ -65,6 +70,15 @@ def to_html(
         assert mark, name
         page = before + text + after
     return page
+
+
+def _shown(value: Any) -> Any:
+    """The same data with a sign in the place of each hidden letter in its texts."""
+    if isinstance(value, str):
+        return HIDDEN.sub("\ufffd", value)
+    if isinstance(value, dict):
+        return {_shown(name): _shown(item) for name, item in value.items()}
+    return [_shown(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _file(name: str) -> str:
