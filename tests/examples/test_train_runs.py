@@ -3,6 +3,7 @@
 import csv
 import random
 import re
+import runpy
 import shutil
 import signal
 from dataclasses import replace
@@ -260,10 +261,13 @@ def test_a_checkpoint_of_the_other_example_is_refused(whole, tmp_path, capsys):
     assert "of another program: train_translation, and this run is train_gpt\n" in capsys.readouterr().err
 
 
-def test_a_mistake_ends_the_process_with_status_2(start, tmp_path):
-    process = start("train_gpt", "--preset", "tiny", "--folder", str(tmp_path), "--resume")
-    out, err = process.communicate(timeout=120)
-    assert (process.returncode, out) == (2, "")
+def test_a_mistake_ends_the_program_with_status_2(tmp_path, monkeypatch, capsys):
+    options = ["--preset", "tiny", "--folder", str(tmp_path), "--resume"]
+    monkeypatch.setattr("sys.argv", ["train_gpt.py", *options])
+    with pytest.raises(SystemExit) as stopped:
+        runpy.run_path(train_gpt.__file__, run_name="__main__")
+    out, err = capsys.readouterr()
+    assert (stopped.value.code, out) == (2, "")
     assert err == f"train_gpt: there is no checkpoint {tmp_path}/checkpoint.pt: start without --resume\n"
 
 
