@@ -11,11 +11,15 @@ from shapeflow.check.rules import (
     batch_as_time,
     broadcasting,
     default_dim,
+    evaluation,
     loss,
     mask,
     misaligned,
+    order,
+    padding,
     polarity,
     recut,
+    rotary,
     softmax,
     unused,
     whole_batch,
@@ -39,6 +43,10 @@ FILES = (
     polarity,
     default_dim,
     unused,
+    order,
+    padding,
+    rotary,
+    evaluation,
 )
 FOUND = tuple(rule for file in FILES for rule in file.RULES)
 RULES: dict[str, Rule] = {rule.id: rule for rule in sorted((*SHOWN, *FOUND), key=lambda rule: rule.id)}

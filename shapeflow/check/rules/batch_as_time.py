@@ -20,6 +20,7 @@ from shapeflow.check.problem import Problem
 from shapeflow.check.rules.marks import is_truth
 from shapeflow.check.rules.rule import Rule
 from shapeflow.check.rules.scene import Scene, line_of
+from shapeflow.check.rules.steps import last_examples, more_examples, pooled_examples
 from shapeflow.trace.result import Location, Scope
 from shapeflow.trace.source import short_path
 
@@ -36,6 +37,14 @@ LAYERS = (
 
 
 def find(scene: Scene) -> Iterator[Problem]:
+    """Layers that are given the wrong order, and what the code itself takes for a step."""
+    yield from find_layers(scene)
+    yield from last_examples(scene)
+    yield from more_examples(scene)
+    yield from pooled_examples(scene)
+
+
+def find_layers(scene: Scene) -> Iterator[Problem]:
     """Each constructor's line once, whatever many layers it builds."""
     seen: set[Any] = set()
     for node, path in _entries(scene):

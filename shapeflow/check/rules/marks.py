@@ -13,6 +13,7 @@ from typing import Any, Literal
 from torch import fx
 
 from shapeflow.check.axes import Axes, Axis, Shape
+from shapeflow.check.axis import axes_named
 from shapeflow.check.nodes import dims_of, operator_of, record_of
 from shapeflow.check.rules.scene import Scene
 from shapeflow.dims.expr import Expr
@@ -136,6 +137,8 @@ def keeps_weights(user: fx.Node, node: fx.Node) -> bool:
     name = operator_of(user)
     if name == "where":
         return node in user.args[1:]
+    if name == "mul" and node in user.args[1:]:
+        return True
     if not user.args or user.args[0] is not node:
         return False
     if name in SCALED:
@@ -156,6 +159,10 @@ def _summed(user: fx.Node, node: fx.Node, shape: Shape) -> Iterator[tuple[Axis, 
             yield (shape[-1] if left is node else shape[-2]), (right if left is node else left)  # type: ignore[misc]
     elif name == "einsum":
         yield from _summed_by_letters(user, node, shape)
+    elif name == "sum" and operator_of(node) == "mul" and len(node.all_input_nodes) == 2:
+        at = axes_named(user.kwargs.get("dim", user.args[1] if len(user.args) > 1 else None), len(shape))
+        if at is not None and len(at) == 1:
+            yield shape[min(at)], None
 
 
 def _summed_by_letters(user: fx.Node, node: fx.Node, shape: Shape) -> Iterator[tuple[Axis, fx.Node | None]]:

@@ -11,6 +11,7 @@ from shapeflow.check.batch import BATCHES
 from shapeflow.check.cause.call import names_in
 from shapeflow.check.nodes import dims_of, operator_of
 from shapeflow.check.problem import Problem
+from shapeflow.check.rules.by_hand import normalised
 from shapeflow.check.rules.layer import at_its_dim
 from shapeflow.check.rules.marks import (
     SOFTMAX,
@@ -42,6 +43,7 @@ def find_batch(scene: Scene) -> Iterator[Problem]:
         )
         problem = scene.problem("SF304", node, message, dims=names_in(axis.size), fix=_right_dim(scene, node, at))
         yield at_its_dim(scene, node, problem)
+    yield from normalised(scene)
 
 
 def _pools_a_bag(scene: Scene, node: fx.Node, at: int, shape: tuple[Axis, ...]) -> bool:

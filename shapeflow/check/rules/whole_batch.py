@@ -13,8 +13,9 @@ from torch import fx
 from shapeflow.check.axes import Shape
 from shapeflow.check.cause.call import names_in
 from shapeflow.check.explore import declared_ranges
-from shapeflow.check.nodes import name_of, numbers_of, record_of, tensors_of
+from shapeflow.check.nodes import name_of, numbers_of, operator_of, record_of, tensors_of
 from shapeflow.check.problem import Problem
+from shapeflow.check.rules.marks import FARTHEST
 from shapeflow.check.rules.operand import parsed_line
 from shapeflow.check.rules.rule import Rule
 from shapeflow.check.rules.scene import Scene, call_in_line, receiver
@@ -22,6 +23,20 @@ from shapeflow.check.sizes import Range
 from shapeflow.dims.expr import Expr
 from shapeflow.trace.view import KEEPS_AXES
 
+ANGLES = (
+    "mul",
+    "div",
+    "truediv",
+    "einsum",
+    "outer",
+    "cat",
+    "stack",
+    "repeat",
+    "repeat_interleave",
+    "matmul",
+    "flatten",
+)
+"""Between positions and their sines."""
 RESHAPED = ("unsqueeze", "view", "reshape", "expand", "to", "getitem")
 
 
@@ -40,6 +55,34 @@ def find_tables(scene: Scene) -> Iterator[Problem]:
         record, made = record_of(node), _counted(scene, node.args[0])
         if record is not None and made is not None:
             yield _table(scene, node, made, record.scopes[-1].path if record.scopes else "the table")
+    yield from _angles(scene)
+
+
+def _angles(scene: Scene) -> Iterator[Problem]:
+    """Sines of a count of the examples: positions of everything but what stands along the batch."""
+    told: set[fx.Node] = set()
+    for node in scene.operators("sin", "cos"):
+        made = _counted_behind(scene, node)
+        if made is not None and made not in told:
+            told.add(made)
+            batch = scene.batch or "B"
+            message = f"positions are counted up to the batch size {batch}: each example of a batch gets one of its own"
+            fix = _up_to_the_length(made, "")
+            yield scene.problem("SF309", made, message, dims=(batch,), fix=fix)
+
+
+def _counted_behind(scene: Scene, node: fx.Node) -> fx.Node | None:
+    """The `arange` of the batch size behind an angle, through products with frequencies."""
+    waiting, seen = [node], {node}
+    while waiting and len(seen) < FARTHEST:
+        each = waiting.pop()
+        if (made := _counted(scene, each)) is not None:
+            return made
+        if each is node or operator_of(each) in (*ANGLES, *RESHAPED):
+            new = [one for one in tensors_of(each) if one not in seen]
+            seen.update(new)
+            waiting.extend(new)
+    return None
 
 
 def _reader(scene: Scene, node: fx.Node) -> fx.Node | None:
@@ -107,8 +150,10 @@ def _up_to_the_length(reader: fx.Node, table: str) -> str:
     if not found:
         return f"{table}[: x.shape[1]]"
     text = ast.unparse(found[0])
-    inner = found[0].slice if isinstance(found[0], ast.Subscript) else found[0]
-    names = [each.id for each in ast.walk(inner) if isinstance(each, ast.Name) and each.id not in ("self", "torch")]
+    tree = found[0]
+    inside = tree.args if isinstance(tree, ast.Call) else [tree.slice] if isinstance(tree, ast.Subscript) else [tree]
+    walked = [each for part in inside for each in ast.walk(part)]  # a device is no size
+    names = [each.id for each in walked if isinstance(each, ast.Name) and each.id not in ("self", "torch")]
     by_name = [(rf"\b{names[-1]}\b", "x.shape[1]")] if names else []
     for size, length in (*SIZES, *by_name):
         text, changes = re.subn(size, length, text)
