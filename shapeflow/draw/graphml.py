@@ -19,6 +19,7 @@ import networkx as nx
 
 from shapeflow.dims.expr import Expr
 from shapeflow.graph import Block, collapse, edges, nodes
+from shapeflow.graph.arguments import words
 from shapeflow.trace.result import Edge, Node, Shape
 
 
@@ -56,6 +57,7 @@ def _node(node: Node, text: Callable[[Shape], str]) -> dict[str, Any]:
         **_module(node),
         **_shapes(node.outputs, text),
         "parameters": ", ".join(node.parameters),
+        "arguments": ", ".join(words(node.arguments)),
         "file": place and place.file,
         "line": place and place.line,
         "code": place and place.code,

@@ -22,7 +22,78 @@ def stack(**options):
     return sf.trace(nn.Sequential(*(Layer(**options) for _ in range(layers))), "B T 8")
 
 
+class Gated(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate, self.up, self.down = nn.Linear(8, 24), nn.Linear(8, 24), nn.Linear(24, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.down(nn.functional.silu(self.gate(x)) * self.up(x))
+
+
+class Plain(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(8, 32), nn.Linear(32, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.down(nn.functional.gelu(self.up(x)))
+
+
+class Decoder(nn.Module):
+    """Blocks of a norm, attention over an axis of choice, dropout and a feed-forward of choice."""
+
+    def __init__(self, norm: type[nn.Module], ffn: type[nn.Module], dim: int = -1, p: float = 0.1) -> None:
+        super().__init__()
+        self.norms, self.ffns = nn.ModuleList(norm(8) for _ in range(3)), nn.ModuleList(ffn() for _ in range(3))
+        self.drop, self.dim = nn.Dropout(p), dim
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for norm, ffn in zip(self.norms, self.ffns, strict=True):
+            x = x + ffn(norm(x))
+        return self.drop((x @ x.mT).softmax(self.dim) @ x)
+
+
+def decoder(*parts: type[nn.Module], **options):
+    return sf.trace(Decoder(*parts, **options), "B T 8")
+
+
 TEXTS = [
+    (
+        lambda: (decoder(nn.LayerNorm, Plain), decoder(nn.RMSNorm, Gated)),
+        """\
+Decoder -> Decoder
+
+~ norms.0 to norms.2, x3  LayerNorm -> RMSNorm
+    - layer_norm  B T 8
+    + rms_norm    B T 8
+    - bias        8  parameter
+~ ffns.0 to ffns.2, x3  Plain -> Gated
+    + silu  B T 24
+    - gelu  B T 32
+    + mul   B T 24
++ ffns.0.gate to ffns.2.gate, x3  Linear, 216 parameters, 1 operator
+  ffns.0.up to ffns.2.up, x3  Linear
+    ~ linear  B T 32 -> B T 24
+    ~ weight  32 8 -> 24 8  parameter
+    ~ bias    32 -> 24      parameter
+  ffns.0.down to ffns.2.down, x3  Linear
+    ~ weight  8 32 -> 8 24  parameter
+
+  total       1,704 -> 1,896 parameters (+192), 20 -> 26 operators (+6)""",
+    ),
+    (
+        lambda: (decoder(nn.LayerNorm, Plain), decoder(nn.LayerNorm, Plain, dim=1, p=0.2)),
+        """\
+Decoder -> Decoder
+
+  Decoder
+    ~ softmax  dim -1 -> 1
+  drop  Dropout
+    ~ dropout  p 0.1 -> 0.2
+
+  total       1,704 parameters, 20 operators""",
+    ),
     (
         lambda: (sf.trace(gpt()), sf.trace(gpt())),
         """\

@@ -44,6 +44,11 @@ def test_modules_with_a_change_inside_are_open() -> None:
     assert outline(frame) == ["  input", ["0 to 2, x3: Layer", inside, "  mix", "  add"], "  output"]
 
 
+def test_other_arguments_stand_in_the_box() -> None:
+    dot = to_dot(sf.diff(sequence(nn.Softmax(-1), nn.Dropout(0.1)), sequence(nn.Softmax(0), nn.Dropout(0.2))))
+    assert "~ softmax  dim -1 -> 0" in dot and "~ dropout  p 0.1 -> 0.2" in dot
+
+
 def test_many_operators_that_did_not_change_are_one_box() -> None:
     frame = plan(sf.diff(sf.trace(gpt()), sf.trace(gpt(d_model=64))))
     ((_, *attention),) = [item for item in outline(frame)[4] if item[0] == "attn: MultiHeadSelfAttention"]

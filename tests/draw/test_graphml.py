@@ -1,5 +1,6 @@
 """GraphML, read back by networkx."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import networkx as nx
@@ -40,8 +41,10 @@ def test_a_tensor_read_twice_is_two_edges() -> None:
     model = Model("Square")
     x = model.input("x", "B T")
     model.output(model.op("mul", x, x, out="B T", line=7))
+    model.nodes[1] = replace(model.nodes[1], arguments=(("alpha", 2), ("note", "a, b")))
     read = nx.parse_graphml(to_graphml(build(model.trace())), force_multigraph=True)
     assert [read.edges[edge]["argument"] for edge in read.edges if edge[1] == "mul"] == [0, 1]
+    assert read.nodes["mul"]["arguments"] == "alpha = 2, note = a, b"
     assert (read.nodes["mul"]["line"], read.nodes["mul"]["file"]) == (7, "models/tiny.py")
 
 
