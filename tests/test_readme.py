@@ -4,6 +4,7 @@ A block of text is what the command or the program above it prints, or the begin
 settings.
 """
 
+import functools
 import importlib
 import re
 import runpy
@@ -11,7 +12,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from shapeflow.check.config import read_config
 from shapeflow.check.rules import RULES
@@ -24,13 +25,24 @@ LINES = [line for language, text in BLOCKS if language == "bash" for line in tex
 COMMANDS = [line.partition("&& ")[2] if line.startswith("pip ") else line for line in LINES]
 
 
+@pytest.fixture(scope="module")
+def like_the_checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("checkout")
+    for name in ("models", "examples"):
+        (folder / name).symlink_to(ROOT / name)
+    return folder
+
+
 @pytest.fixture
-def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def checkout(like_the_checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory like the checkout, in which an example may write."""
-    for folder in ("models", "examples"):
-        (tmp_path / folder).symlink_to(ROOT / folder)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+    monkeypatch.chdir(like_the_checkout)
+    return like_the_checkout
+
+
+@functools.cache  # what a command prints is also compared with the text below it
+def answer(command: str) -> Result:
+    return CliRunner().invoke(app, shlex.split(command)[1:])
 
 
 def test_languages() -> None:
@@ -47,9 +59,9 @@ FINDS = ("shapeflow diff", "shapeflow check examples/gallery/broken.py")  # a di
 
 @pytest.mark.parametrize("command", [command for command in COMMANDS if command.startswith("shapeflow")])
 def test_shapeflow_commands(checkout: Path, command: str) -> None:
-    answer = CliRunner().invoke(app, shlex.split(command)[1:])
-    assert answer.exit_code == (DIFFERENT if command.startswith(FINDS) else 0), answer.output
-    assert answer.stdout
+    answered = answer(command)
+    assert answered.exit_code == (DIFFERENT if command.startswith(FINDS) else 0), answered.output
+    assert answered.stdout
 
 
 EXAMPLE = r"(python|torchrun --nproc-per-node 2) examples/"
@@ -79,14 +91,13 @@ PRINTED = [(block.splitlines()[-1], text) for (language, block), text in BEFORE 
 
 @pytest.mark.parametrize(("command", "text"), PRINTED)
 def test_printed_text(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str, text: str
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str, text: str
 ) -> None:
-    monkeypatch.chdir(ROOT)
-    program, *arguments = shlex.split(command)
-    if program == "shapeflow":
-        printed = CliRunner().invoke(app, arguments).stdout
+    if command.startswith("shapeflow"):
+        printed = answer(command).stdout
     else:
-        runpy.run_path(*arguments, run_name="__main__")
+        monkeypatch.chdir(ROOT)
+        runpy.run_path(*shlex.split(command)[1:], run_name="__main__")
         printed = capsys.readouterr().out
     assert printed.replace(f"{ROOT}/", "").startswith(text)
 
