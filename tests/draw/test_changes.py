@@ -80,7 +80,7 @@ Decoder -> Decoder
   ffns.0.down to ffns.2.down, x3  Linear
     ~ weight  8 32 -> 8 24  parameter
 
-  total       1,704 -> 1,896 parameters (+192), 20 -> 26 operators (+6)""",
+  total       1,704 -> 1,920 parameters (+216), 20 -> 26 operators (+6)""",
     ),
     (
         lambda: (decoder(nn.LayerNorm, Plain), decoder(nn.LayerNorm, Plain, dim=1, p=0.2)),
