@@ -25,7 +25,7 @@ def notebook():
 
 @pytest.fixture(scope="module")
 def executed(tmp_path_factory):
-    """The notebook with its outputs, run where a reader opens it, whatever is set up here; last come `wrong_numbers`."""
+    """The notebook with its outputs, run where a reader opens it, whatever is set up; last come `wrong_numbers`."""
     book = notebook()
     book.cells += wrong_numbers(book)  # one kernel does for both
     with pytest.MonkeyPatch.context() as patch:
