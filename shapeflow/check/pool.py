@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import signal
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -87,7 +88,7 @@ class _Worker:
     """One process, and the work that it has."""
 
     def __init__(self, paths: list[str]) -> None:
-        context = multiprocessing.get_context("spawn")
+        context = _context()
         self.connection, theirs = context.Pipe()
         self.process = context.Process(target=_serve, args=(theirs, paths), daemon=True)
         self.process.start()
@@ -184,8 +185,20 @@ def _ending(code: int | None) -> str:
     return f"status {code}"
 
 
+def _context() -> Any:
+    """Processes as copies of one that has imported torch: those after the first are there at once, and share it.
+
+    Elsewhere than on Linux its libraries are not made to be copied, and each process imports it.
+    """
+    if sys.platform != "linux":
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["shapeflow.check.work"])
+    return context
+
+
 def _serve(connection: Any, paths: list[str]) -> None:
-    """The process: it imports torch only here. Ctrl-C is for the one that watches."""
+    """The process: torch is imported only here, or was before it was copied. Ctrl-C is for the one that watches."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     from shapeflow.check.work import serve
 
