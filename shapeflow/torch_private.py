@@ -369,3 +369,41 @@ def overloads_of(name: str) -> tuple[tuple[Parameter, ...], ...]:
 def _parameter(argument: Any) -> Parameter:
     default = argument.default_value if argument.has_default_value() else inspect.Parameter.empty
     return Parameter(argument.name, str(argument.type), default, argument.kwarg_only)
+
+
+@contextmanager
+def checkpoints_seen(enter: Callable[[bool, Any], None], leave: Callable[[], None]) -> Iterator[None]:
+    """Tell when a part of a forward under `torch.utils.checkpoint` begins and when it ends; at first whether it is
+    reentrant, and its arguments.
+    """
+    from torch.utils import checkpoint
+
+    names = ("_checkpoint_without_reentrant_generator_impl", "_checkpoint_without_reentrant_generator")
+    name = next(each for each in names if hasattr(checkpoint, each))  # the former from torch 2.14 on
+    generator, forward = getattr(checkpoint, name), checkpoint.CheckpointFunction.forward
+    warn = checkpoint.check_backward_validity
+
+    def seen(*args: Any, **kwargs: Any) -> Iterator[Any]:
+        bound = inspect.signature(generator).bind(*args, **kwargs).arguments
+        enter(False, (bound.get("args"), bound.get("kwargs")))
+        try:
+            yield from generator(*args, **kwargs)
+        finally:
+            leave()
+
+    def reentrant(*args: Any) -> Any:
+        enter(True, args[3:])  # after the context, the function, and whether random numbers are repeated
+        try:
+            return forward(*args)
+        finally:
+            leave()
+
+    checkpoint.check_backward_validity = lambda inputs: None  # a trace has no gradients: no news
+    setattr(checkpoint, name, seen)
+    setattr(checkpoint.CheckpointFunction, "forward", staticmethod(reentrant))  # noqa: B010  pyright minds its signature
+    try:
+        yield
+    finally:
+        checkpoint.check_backward_validity = warn
+        setattr(checkpoint, name, generator)
+        setattr(checkpoint.CheckpointFunction, "forward", staticmethod(forward))  # noqa: B010

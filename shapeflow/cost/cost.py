@@ -82,7 +82,7 @@ class Cost:
     @cached_property
     def backward_flops(self) -> Expr:
         """Operations of one backward from all outputs, to all parameters that are trained."""
-        return self._summed(self._autograd.backward(call).flops for call in self.calls)
+        return self._summed(self._autograd.backward(call, self._works[id(call)]).flops for call in self.calls)
 
     @property
     def training_flops(self) -> Expr:
@@ -137,10 +137,11 @@ class Cost:
 
     @cached_property
     def kv_cache(self) -> tuple[Held, ...]:
-        """What a decoder keeps of the positions that it has read, for each attention."""
-        from shapeflow.cost.kv_cache import kv_cache
+        """What a decoder keeps of the positions that it has read, for each attention, and states of recurrences."""
+        from shapeflow.cost.kv_cache import decoding, kv_cache
 
-        return kv_cache(self.trace._attempt, self.calls)
+        trace = decoding(self.trace)
+        return kv_cache(trace._attempt, self.calls if trace is self.trace else calls(trace))
 
     @cached_property
     def kv_cache_bytes(self) -> Expr:
@@ -214,7 +215,7 @@ class Cost:
                 call.record.operator,
                 call.record.scopes,
                 flops,
-                self._spelt(self._autograd.backward(call).flops),
+                self._spelt(self._autograd.backward(call, self._works[id(call)]).flops),
                 self._spelt(self._autograd.kept[id(call)]),
             )
             for call, flops in zip(self.calls, self.forward, strict=True)

@@ -36,6 +36,7 @@ from shapeflow.trace.hints import Hints
 from shapeflow.trace.inputs import Bound
 from shapeflow.trace.modules import ModuleStack, pin_attributes
 from shapeflow.trace.names import Names, exact_quotients
+from shapeflow.trace.recomputed import Recomputed
 from shapeflow.trace.recorder import Recorder
 from shapeflow.trace.result import Shape
 from shapeflow.trace.rules import FreshSizes
@@ -116,6 +117,7 @@ class Attempt:
         self.parameters: dict[str, torch.Tensor] = {}
         self.stored: dict[str, Shape] = {}
         self.exchange = Exchange(self.recorder)
+        self.recomputed = Recomputed(self.ledger.records)
         self._gathered: Mapping[int, tuple[GatheredGroup, torch.Tensor]] = {}
         self.result: Any = None
         self.error: Exception | None = None
@@ -145,6 +147,7 @@ class Attempt:
             stack.enter_context(shadowed(own if self.subject.maker is None else [*own, *torch_layers()]))
             stack.enter_context(self.boundaries.watching(own))
             stack.enter_context(checks_seen(self.names))
+            stack.enter_context(self.recomputed.seen())
             stack.enter_context(self.stack.watching())
             if self.stored:
                 stack.enter_context(self.exchange.seen(modules))
