@@ -26,7 +26,7 @@ class Search {
         if (item.type === "output") reads.push(...this.book.outputs.filter(Boolean));
         const found = (item.findings ?? []).map((each) => this.book.findings[each]).map(({ rule, message }) => `${rule} ${message}`);
         const fields = [item.title, [...paths, item.kind, item.operator].join("\n"), reads.join("\n"), shapes.join("\n"), [...found, ...(item.arguments ?? [])].join("\n")];
-        yield { place, number, item, fields: fields.map((field) => (field ?? "").toLowerCase()), shapes, reads, found, path: paths[0] };
+        yield { place, number, item, fields: fields.map((field) => (field ?? "").toLowerCase()), shapes, reads, found, paths };
       }
     }
   }
@@ -42,6 +42,16 @@ class Search {
     return worst;
   }
 
+  // Whether the words stand side by side, as in `p = 0.1` or `B T 64`: such a match goes before others.
+  isPhrase(entry, words) {
+    return entry.fields.some((text) => text.includes(words.join(" ")));
+  }
+
+  // Of copies the path that was looked for.
+  pathOf({ paths }, words) {
+    return paths.find((path) => words.some((word) => word.length > 1 && path.toLowerCase().endsWith(word))) ?? paths[0];
+  }
+
   run() {
     const words = this.input.value.toLowerCase().split(/\s+/).filter(Boolean);
     if (!words.length) return this.close();
@@ -52,13 +62,14 @@ class Search {
       if (score === null) continue;
       const key = `${entry.place.sheet}:${entry.number}`;
       const group = groups.get(key);
-      if (!group) groups.set(key, { ...entry, score, times: 1 });
+      const match = { ...entry, score, rank: score + (this.isPhrase(entry, words) ? 0 : entry.fields.length), path: this.pathOf(entry, words) };
+      if (!group) groups.set(key, { ...match, times: 1 });
       else {
         group.times += 1;
-        if (score < group.score) Object.assign(group, entry, { score });
+        if (match.rank < group.rank) Object.assign(group, match);
       }
     }
-    const all = [...groups.values()].sort((a, b) => a.score - b.score);
+    const all = [...groups.values()].sort((a, b) => a.rank - b.rank);
     this.found = all.slice(0, MOST);
     this.at = this.found.length ? 0 : -1;
     this.show(all.length);

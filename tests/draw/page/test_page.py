@@ -123,6 +123,14 @@ def test_search_finds_operators_modules_shapes_and_parameters(show, graph, words
     assert page.locator("#results").is_hidden()
 
 
+def test_words_that_stand_side_by_side_are_found_first(show):
+    page = show(dropped(0.1, 0.7))
+    page.locator("#search").fill("p = 0")
+    assert page.locator("#results b").first.inner_text() == "dropout"
+    page.locator("#search").fill("blocks.1")
+    assert "blocks.1" in page.locator("#results small").first.inner_text(), "not the first copy"
+
+
 def test_search_tells_what_is_found_once_and_where_nothing_is(show, graph):
     page = show(graph)
     page.locator("#search").fill("softmax")
