@@ -10,7 +10,7 @@ digraph "GPT" {
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any
 
 import networkx as nx
@@ -21,8 +21,9 @@ from shapeflow.draw.look import Look, look, title
 from shapeflow.draw.markup import Line, html, quoted
 from shapeflow.draw.sheet import Sheet
 from shapeflow.draw.weights import Weights
-from shapeflow.graph import Block, edges, inputs_of
+from shapeflow.graph import Block, edges, inputs_of, nodes
 from shapeflow.graph.ends import spoken
+from shapeflow.graph.page import from_sizes
 from shapeflow.trace.result import Edge, Node
 
 STYLE = """\
@@ -50,6 +51,7 @@ def to_dot(graph: nx.MultiDiGraph, **options: Any) -> str:
     """
     sheet = Sheet.of(graph, **options)
     weights, tree = Weights.of(sheet), clusters(sheet.graph)
+    low = _lowered(sheet, tree)
     return "\n".join(
         [
             f"digraph {quoted(graph.graph['name'])} {{",
@@ -58,9 +60,10 @@ def to_dot(graph: nx.MultiDiGraph, **options: Any) -> str:
             f"  label={key(sheet)}",
             *_lines(sheet, weights, tree, indent="  "),
             *_rows(sheet.graph, tree),
-            *(f"  {_arrow(sheet, edge, count)}" for edge, count in _drawn(sheet).items()),
+            *(f"  {_arrow(sheet, edge, count, low)}" for edge, count in _drawn(sheet).items()),
             *(f"  {arrow}" for arrow in weights.arrows()),
             *_near(sheet),
+            *_below(sheet),
             "}\n",
         ]
     )
@@ -104,6 +107,32 @@ def _near(sheet: Sheet) -> Iterator[str]:
     for source in dict.fromkeys(name for name, _ in sheet.referred if name not in joined):
         first = next(edge for edge in edges(sheet.graph) if edge.source == source)
         yield f"  {quoted(source)} -> {quoted(_tail(sheet, first))} [style=invis]"
+
+
+def _below(sheet: Sheet) -> Iterator[str]:
+    """A decoder stands below the encoder whose memory it names: side by side they are too wide for a page."""
+    graph = sheet.graph
+    drawn = nx.DiGraph((edge.source, edge.target) for edge in edges(graph) if _tail(sheet, edge) == edge.source)
+    parts = _parts(graph, drawn)
+    for source in dict.fromkeys(name for name, _ in sheet.referred if _has(graph, parts.get(name, ()), "input")):
+        before = nx.ancestors(graph, source) | {source}
+        for part in dict.fromkeys(parts[name] for name in graph.successors(source) if name in parts):
+            below = part.union(*(nx.ancestors(drawn, name) for name in part)) - before
+            after = {reader for name in part for reader in graph.successors(name)}
+            if part.isdisjoint(before) and _has(graph, after, "output"):
+                for name in (name for name in graph if name in below and below.isdisjoint(drawn.pred.get(name, ()))):
+                    yield f"  {quoted(source)} -> {quoted(name)} [style=invis, weight=0]"
+
+
+def _parts(graph: nx.MultiDiGraph, drawn: nx.DiGraph) -> dict[str, frozenset[str]]:
+    """What the drawn lines join, by node; masks and positions, which they share, join nothing, nor do the outputs."""
+    apart = from_sizes(graph) | {node.name for node in nodes(graph) if node.kind in ("output", "made")}
+    lines = nx.Graph(line for line in drawn.edges() if apart.isdisjoint(line))
+    return {name: frozenset(part) for part in nx.connected_components(lines) for name in part}
+
+
+def _has(graph: nx.MultiDiGraph, names: Iterable[str], kind: str) -> bool:
+    return any(graph.nodes[name]["node"].kind == kind for name in names)
 
 
 def _rows(graph: nx.MultiDiGraph, tree: Cluster) -> Iterator[str]:
@@ -206,13 +235,28 @@ def _is_made(sheet: Sheet, edge: Edge) -> bool:
     return sheet.graph.nodes[edge.source]["node"].kind == "made"
 
 
-def _arrow(sheet: Sheet, edge: Edge, count: int) -> str:
+def _lowered(sheet: Sheet, tree: Cluster) -> frozenset[Edge]:
+    """The lines into a box to a node with a reference above it: that has to be in the box too, below where they start.
+
+    Boxes that share a row of nodes stand side by side, however long the page.
+    """
+    boxes = {node.name: scopes for node, scopes in tree.walk()}
+    found: set[Edge] = set()
+    for name in sheet.graph:
+        read, box = inputs_of(sheet.graph, name), boxes[name]
+        if any(_tail(sheet, edge) != edge.source for edge in read):
+            found.update(edge for edge in read if boxes[edge.source][: len(box)] != box)
+    return frozenset(found)
+
+
+def _arrow(sheet: Sheet, edge: Edge, count: int, low: Set[Edge]) -> str:
     label = f" {sheet.labels.shape(edge.shape)} "
     if sheet.labels.sizes:
         label += f"\n {sheet.labels.numbers(edge.shape)} "
     if count > 1:
         label += f" x{count} "
-    words = [f"label={quoted(label)}", *_line_style(sheet, edge)]
+    below = ["minlen=2"] if edge in low and _tail(sheet, edge) == edge.source else []
+    words = [f"label={quoted(label)}", *below, *_line_style(sheet, edge)]
     return f"{quoted(_tail(sheet, edge))} -> {quoted(_head(sheet, edge))} [{', '.join(words)}]"
 
 
@@ -234,7 +278,8 @@ def _line_style(sheet: Sheet, edge: Edge) -> Iterator[str]:
 def _tail(sheet: Sheet, edge: Edge) -> str:
     """Where the arrow starts: at the source, or at a reference to it."""
     straight = (edge.source, edge.target) in sheet.straight
-    if (edge.source, edge.output) in sheet.referred and edge not in sheet.ending and not straight:
+    ends = edge in sheet.ending or sheet.graph.nodes[edge.target]["node"].kind == "output"
+    if (edge.source, edge.output) in sheet.referred and not ends and not straight:
         return f"{edge.source} for {edge.target}"
     return edge.source
 

@@ -51,6 +51,7 @@ def size_of(graph: nx.MultiDiGraph) -> str:
     """`36,096 parameters, 84 operators`; what a folded block stands for is counted."""
     repeats = {scopes: len(copies) for scopes, copies in graph.graph["repeats"].items()}
     operators = sum(_operators(node) * prod(_times(node, repeats)) for node in nodes(graph))
+    operators += graph.graph.get("unread", 0)
     return f"{counted(parameters_of(graph, ''), 'parameter')}, {counted(operators, 'operator')}"
 
 

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Set
 
@@ -31,25 +32,23 @@ Scopes = tuple[Scope, ...]
 def references(graph: nx.MultiDiGraph, shown: nx.MultiDiGraph, straight: Set[tuple[str, str]]) -> dict[Tensor, str]:
     """The tensors (node, output) of `shown` that are named at their readers, each with its name.
 
-    So is what all copies of a block read that is drawn once, as `graph` tells, but for what ends a residual stream (an
-    encoder's memory): one line shows that. `straight` are the pairs of nodes on a stream, whose lines stay.
+    So is what all copies of a block read that is drawn once, as `graph` tells: a mask, an encoder's memory.
+    `straight` are the pairs of nodes on a residual stream, whose lines stay.
     """
     position = {name: i for i, name in enumerate(shown)}
     readers: dict[Tensor, dict[str, int]] = defaultdict(dict)
     for edge in edges(shown):
         if (edge.source, edge.target) not in straight and shown.nodes[edge.target]["node"].kind != "output":
             readers[edge.source, edge.output][edge.target] = position[edge.target]
-    streams, shared = {name for pair in straight for name in pair}, _shared(graph, shown)
-    return _named(
-        shown,
-        {
-            tensor: list(places)
-            for tensor, places in readers.items()
-            if len(places) > FAN_OUT
-            or (len(places) > 2 and max(places.values()) - min(places.values()) > FAR)
-            or (tensor[0] in shared and tensor[0] not in streams and _crosses(shown, tensor[0], places))
-        },
-    )
+    shared = _shared(graph, shown)
+    referred = {
+        tensor: list(places)
+        for tensor, places in readers.items()
+        if len(places) > FAN_OUT
+        or (len(places) > 2 and max(places.values()) - min(places.values()) > FAR)
+        or (tensor[0] in shared and _crosses(shown, tensor[0], places))
+    }
+    return _named(shown, referred, _made(graph, shown, referred))
 
 
 def endings(graph: nx.MultiDiGraph) -> frozenset[Edge]:
@@ -85,7 +84,27 @@ def _crosses(shown: nx.MultiDiGraph, source: str, readers: Mapping[str, int]) ->
     )
 
 
-def _named(graph: nx.MultiDiGraph, readers: Mapping[Tensor, list[str]]) -> dict[Tensor, str]:
+def _made(graph: nx.MultiDiGraph, shown: nx.MultiDiGraph, readers: Mapping[Tensor, list[str]]) -> dict[Tensor, str]:
+    """The variables inside closed modules of several results that their readers take: T5's `position_bias`."""
+    several = {tensor for tensor in readers if len(shown.nodes[tensor[0]]["node"].outputs) > 1}
+    found: dict[Tensor, str] = {}
+    for tensor in several:
+        inside = set(members_of(shown, tensor[0]))
+        taken = {member for reader in readers[tensor] for member in members_of(shown, reader)}
+        shapes = {edge.shape for edge in edges(shown) if (edge.source, edge.output) == tensor}
+        words = {
+            variable(graph, edge.source)
+            for edge in edges(graph)
+            if edge.source in inside and edge.target in taken and edge.shape in shapes
+        }
+        if len(words) == 1 and "" not in words:
+            found[tensor] = words.pop()
+    return found
+
+
+def _named(
+    graph: nx.MultiDiGraph, readers: Mapping[Tensor, list[str]], made: Mapping[Tensor, str]
+) -> dict[Tensor, str]:
     """A name for each tensor; where two nodes would share one, each has its own, and then a number."""
     spoken = {name: _spoken(graph, name, read) for (name, _), read in readers.items()}
     shared = Counter(spoken.values())
@@ -96,7 +115,8 @@ def _named(graph: nx.MultiDiGraph, readers: Mapping[Tensor, list[str]]) -> dict[
             used[word] += 1
             spoken[name] = f"{word} ({used[word]})"
     several = {name for name in spoken if len(graph.nodes[name]["node"].outputs) > 1}
-    return {(name, output): spoken[name] + (f" {output + 1}" if name in several else "") for name, output in readers}
+    numbered = {(name, output): f"{spoken[name]} {output + 1}" for name, output in readers if name in several}
+    return {tensor: made.get(tensor) or numbered.get(tensor) or spoken[tensor[0]] for tensor in readers}
 
 
 def _spoken(graph: nx.MultiDiGraph, name: str, readers: list[str]) -> str:
@@ -114,8 +134,14 @@ def _module(node: Node | Block, readers: list[Scopes]) -> str:
     return ""
 
 
+def _call(scope: Scope) -> str:
+    """A module call by the end of its path that is no number: `layer.0`, `rotary_emb, call 2`."""
+    found = re.search(r"[^.]+(\.\d+)*$", scope.path)
+    return (found[0] if found else scope.path) + (f", call {scope.call + 1}" if scope.call else "")
+
+
 def _own(graph: nx.MultiDiGraph, name: str) -> str:
     node = graph.nodes[name]["node"]
     if isinstance(node, Block):
-        return "".join(node.words[:1]) or name.removeprefix("@")
+        return "".join(node.words[:1]) or _call(node.scopes[-1])
     return variable(graph, name) or node.operator or name

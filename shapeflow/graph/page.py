@@ -16,7 +16,7 @@ import networkx as nx
 
 from shapeflow.graph.block import Block, Scopes, close, collapse, contract, modules_among
 from shapeflow.graph.ends import MANY, bundle
-from shapeflow.graph.flow import inputs_of, nodes
+from shapeflow.graph.flow import derive, edges, inputs_of, merge, nodes
 from shapeflow.graph.naming import variable
 from shapeflow.graph.repeat import fold
 from shapeflow.trace.result import Node
@@ -26,6 +26,7 @@ VIEWS = frozenset(
     """view reshape transpose permute swapaxes movedim unsqueeze squeeze flatten unflatten expand expand_as contiguous
     to type_as type float half bfloat16 double view_as reshape_as t mT T adjoint clone detach broadcast_to""".split()
 )
+SLICES = frozenset({"getitem", "narrow", "select", "unbind", "split", "chunk"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ def one_page(ends: nx.MultiDiGraph, budget: Budget = PAGE) -> nx.MultiDiGraph:
     Modules open level by level while there is room; of the last level those that fit. Modules without modules inside
     (a norm that is written out) come last.
     """
-    folded = join_views(gather(fold(ends)))
+    folded = join_views(gather(fold(drop_unread(ends))))
     opened: Set[Scopes] = {()} | single(folded)
     leaves = _leaves(folded)
     for closed in (leaves, frozenset()):
@@ -151,18 +152,37 @@ def _times(graph: nx.MultiDiGraph, block: Block) -> int:
     return prod(len(repeats.get(block.scopes[:i], "1")) for i in range(1, len(block.scopes) + 1))
 
 
+def drop_unread(graph: nx.MultiDiGraph) -> nx.MultiDiGraph:
+    """Without what makes no new number and nobody reads: a slice for its dtype alone, indices of an axis that is not
+    masked. `graph.graph["unread"]` counts them."""
+    bare, unread = from_sizes(graph), set[str]()
+    for node in reversed(list(nodes(graph))):
+        idle = node.name in bare or (isinstance(node, Node) and node.operator in VIEWS | SLICES)
+        if idle and unread.issuperset(graph.successors(node.name)):
+            unread.add(node.name)
+    kept = [node for node in nodes(graph) if node.name not in unread]
+    tensors = (edge for edge in edges(graph) if edge.target not in unread)
+    count = graph.graph.get("unread", 0) + sum(graph.nodes[name]["node"].kind == "operator" for name in unread)
+    return merge(derive(graph, kept, tensors, unread=count), graph, {})
+
+
+def from_sizes(graph: nx.MultiDiGraph) -> set[str]:
+    """The operators and constants that no input and no parameter feeds."""
+    bare: set[str] = set()
+    for node in nodes(graph):
+        made = node.kind == "constant" or (node.kind == "operator" and not node.parameters)
+        if made and all(edge.source in bare for edge in inputs_of(graph, node.name)):
+            bare.add(node.name)
+    return bare
+
+
 def gather(graph: nx.MultiDiGraph) -> nx.MultiDiGraph:
     """Operators that only sizes feed (the triangle of a mask, positions), each group of one module as one node.
 
     They are a model's bookkeeping, and would stand beside it as a column of their own. Those that are all of a module
     stay: it has a name and can be closed.
     """
-    bare: set[str] = set()
-    for node in nodes(graph):
-        made = node.kind == "constant" or (node.kind == "operator" and not node.parameters)
-        if made and all(edge.source in bare for edge in inputs_of(graph, node.name)):
-            bare.add(node.name)
-    members: dict[str, Block] = {}
+    bare, members = from_sizes(graph), dict[str, Block]()
     inside = Counter(node.scopes[:i] for node in nodes(graph) for i in range(len(node.scopes) + 1))
     for group in nx.connected_components(_same_place(graph, bare)):
         ordered = [graph.nodes[name]["node"] for name in graph if name in group]

@@ -40,12 +40,16 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """`copies` groups of `period` items, from `start` on; an item has `own` tensors that its copy does not read."""
+    """`copies` groups of `period` items, from `start` on; an item has `own` tensors that its copy does not read.
+
+    `apart` are copies of which none reads what another makes or reads.
+    """
 
     start: int
     period: int
     copies: int
     own: float = field(default=0, compare=False)
+    apart: bool = field(default=False, compare=False)
 
     @property
     def stop(self) -> int:
@@ -89,7 +93,7 @@ def _best(row: Sequence[Item], start: int, stop: int, longest: int, own: float) 
 def _spares(row: Sequence[Item], run: Run) -> bool:
     """Whether a drawing is shorter by enough for a group to be worth its box."""
     size = sum(item.size for item in row[run.start : run.start + run.period])
-    return run.period == 1 or (run.copies - 1) * size >= SPARES
+    return (run.period == 1 and not run.apart) or (run.copies - 1) * size >= SPARES
 
 
 def _stretches(row: Sequence[Item], start: int, stop: int, period: int) -> Iterator[tuple[int, int]]:
@@ -107,10 +111,11 @@ def _linked(row: Sequence[Item], first: int, last: int, period: int) -> Iterator
     """The runs in a stretch, and whether their groups hang together in one way."""
     while last - first >= 2 * period:
         ordered, loose, own = _copies(row, first, last, period)
+        apart = own == sum(len(item.reads) for item in row[first : first + period]) > 0
         if ordered > 1:
-            yield Run(first, period, ordered, own / period), True
+            yield Run(first, period, ordered, own / period, apart), True
         if loose > 1:
-            yield Run(first, period, loose, own / period), False
+            yield Run(first, period, loose, own / period, apart), False
         first += max((max(ordered, loose) - 1) * period, 1)
 
 

@@ -19,7 +19,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf
+from math import ceil, inf
 
 import networkx as nx
 
@@ -88,7 +88,7 @@ class _Folding:
             for copy in copies[1:]:
                 self._drop(copy, first)
             if run.period > 1:
-                self._group(copies, len(parent.scopes), run.own)
+                self._group(copies, len(parent.scopes), ceil(run.own))
             elif first[0].is_call:
                 if run.copies > 1:
                     self.repeats[first[0].scopes] = tuple(copy[0].scopes[-1] for copy in copies)

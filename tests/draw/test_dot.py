@@ -250,6 +250,71 @@ def test_a_reference_has_the_name_of_the_variable():
     assert words(everything(build(model.trace())), "tril") == ["tril", "= mask"]
 
 
+def encoder_decoder(layers=3):
+    """Layers of both read what the layer before made, the decoder's also what the encoder's last did, and a mask."""
+    model = Model("Pair")
+    memory, x = model.input("source", "B S 8"), model.input("target", "B T 8")
+    with model.module("encoder", "Encoder"):
+        for i in range(layers):
+            with model.module(f"encoder.layers.{i}", "Layer"):
+                y = model.op("sdpa", memory, out="B S 8")
+                memory = model.op("add", memory, y, out="B S 8")
+    mask = model.op("tril", out="T T")
+    with model.module("decoder", "Decoder"):
+        for i in range(layers):
+            with model.module(f"decoder.layers.{i}", "Layer"):
+                y = model.op("sdpa", x, mask, out="B T 8")
+                x = model.op("add", x, y, out="B T 8")
+                y = model.op("sdpa", x, memory, out="B T 8")
+                x = model.op("add", x, y, out="B T 8")
+    model.output(x, memory)
+    model.output_names = ("decoded", "encoded")
+    return build(model.trace())
+
+
+def test_an_encoders_memory_is_named_where_the_decoder_reads_it_and_the_decoder_stands_below():
+    """T5, BART, the Transformer of 2017: side by side they were twice as wide as a page, with a line across."""
+    drawn = parsed(to_dot(encoder_decoder()))
+    assert drawn.get_node("add for sdpa_4").attr["label"] == "encoder"
+    assert "= encoder" in drawn.get_node("add").attr["label"]
+    drawn.layout("dot")
+    height = {name: float(drawn.get_node(name).attr["pos"].split(",")[1]) for name in ("source", "add", "target")}
+    assert height["source"] > height["add"] > height["target"]
+    assert "add" in {edge[0] for edge in drawn.in_edges("output encoded")}  # no reference beside the output
+
+
+def test_a_reference_in_the_first_row_of_a_box_moves_the_box_down_and_not_beside_the_one_above():
+    drawn = parsed(to_dot(encoder_decoder()))
+    assert drawn.get_edge("target", "sdpa_3").attr["minlen"] == "2"
+    assert drawn.get_edge("source", "sdpa").attr["minlen"] != "2"
+
+
+def test_of_several_results_of_a_closed_module_each_has_the_name_of_its_variable():
+    """T5: `encoder.block.0.layer.0 3` was the bias that all later blocks read."""
+    model = Model("T5")
+    x = model.input("x", "B T 8")
+    with model.module("block.0", "First"):
+        bias = model.op("embedding", out="T T", line=7)
+        x = model.op("sdpa", x, bias, out="B T 8")
+    for i in range(1, 5):
+        with model.module(f"block.{i}", "Block"):
+            x = model.op("sdpa", x, bias, out="B T 8")
+    model.output(x)
+    drawn = parsed(to_dot(build(model.trace()), depth=1))
+    assert drawn.get_node("@block.0 for sdpa_1").attr["label"] == "x"  # the line is `x = embedding(x)`
+
+
+def test_calls_of_one_module_that_fold_do_not_learn_each():
+    model = Model("Shared")
+    x = model.input("x", "B 8")
+    for _ in range(3):
+        with model.module("layer", "Layer", parameters=72):
+            x = model.op("relu", model.op("linear", x, out="B 8", reads=("layer.weight",)), out="B 8")
+    model.output(x)
+    (label,) = (line for line in statements(to_dot(build(model.trace()))) if line.startswith('"title layer#1"'))
+    assert "x3" in label and "72 parameters" in label and "each" not in label
+
+
 def test_a_tensor_that_few_read_is_drawn_as_lines():
     assert "tril for" not in everything(build(toy(2).trace()))
 

@@ -10,7 +10,8 @@ import pytest
 FOLDER = Path(__file__).parents[2] / "examples" / "gallery"
 ROOT = FOLDER.parents[1]
 BUDGET = 40  # nodes of the model on a page
-HIGH, WIDE = 1650, 2000  # points: A4 upright at about half size, or lengthwise
+A4 = (540, 785)  # points inside of margins of 2 cm
+SMALLEST = 0.38  # of its size, upright or lengthwise: letters of 11 points are 4 then
 
 
 def script():
@@ -49,7 +50,7 @@ def test_a_picture_is_what_the_script_draws(gallery, name):
 def test_a_page_is_small_enough_to_be_read(name):
     svg = (FOLDER / f"{name}.svg").read_text()
     width, height = map(float, re.search(r'width="([\d.]+)pt" height="([\d.]+)pt"', svg).groups())
-    assert height < HIGH and width < WIDE
+    assert max(min(A4[0] / width, A4[1] / height), min(A4[1] / width, A4[0] / height)) >= SMALLEST
     nodes = re.findall(r'<g id="node\d+" class="node">\s*<title>([^<]*)</title>', svg)
     assert len([node for node in nodes if not node.startswith("title ") and " for " not in node]) <= BUDGET
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from shapeflow.draw.legend import size_of
 from shapeflow.graph import build, edges, fold, nodes
 from shapeflow.graph.ends import bundle, spoken, stem
 from shapeflow.graph.flow import members_of
@@ -159,6 +160,20 @@ def test_operators_that_sizes_alone_feed_are_one_node():
     (made,) = [node for node in nodes(graph) if node.kind == "made"]
     assert (made.name, made.operators, [str(shape) for shape in made.outputs]) == ("tril", 2, ["T T"])
     assert "ones" not in graph and "tril -> masked_fill: T T" in arrows(graph)
+
+
+def test_what_makes_no_number_and_nobody_reads_is_not_on_the_page():
+    """BART: a slice of the embedding for its dtype alone, and the indices of heads of a mask without heads."""
+    model = Model("Unread")
+    x = model.input("x", "B T")
+    model.op("getitem", model.op("unsqueeze", x, out="B 1 T"), out="B 1")
+    model.op("add", model.op("arange", out="T"), out="T")
+    model.op("matmul", x, x, out="B B")  # work that is done in vain is told
+    model.output(model.op("relu", x, out="B T"))
+    graph = build(model.trace())
+    page = page_of(graph)
+    assert names(page) == ["x", "matmul", "relu", "output"]
+    assert size_of(page) == size_of(graph) == "0 parameters, 6 operators"
 
 
 def test_tensors_made_alike_for_each_copy_of_a_block_are_one_node():

@@ -69,6 +69,33 @@ def test_layers_that_differ_in_the_mask_alone_fold(masks, found):
     }
 
 
+def test_layers_of_a_group_fold_with_a_tensor_that_each_has_for_itself():
+    """Gemma 3: a scalar for the window of each of five local layers, none for the global one."""
+    model = Model("Gemma")
+    x = model.input("x", "B T 8")
+    windows = [model.op("tensor", out="1") for _ in range(12)]
+    for i in range(12):
+        own = [] if i % 6 == 5 else [windows[i]]
+        with model.module(f"layers.{i}", "Layer"):
+            for operator in ("norm", "sdpa", "linear"):
+                x = model.op(operator, x, *own, out="B T 8")
+    model.output(x)
+    assert repeats(fold(build(model.trace()))) == {"layers.0 to layers.11": 2, "layers.0 to layers.4": 5}
+
+
+def test_two_branches_through_one_dropout_stay_two():
+    """DeiT: both heads hung on one box, and nothing told which of them reads which token."""
+    model = Model("DeiT")
+    x = model.input("x", "B 2 8")
+    tokens = [model.op("getitem", x, out="B 8") for _ in range(2)]
+    dropped = []
+    for token in tokens:
+        with model.module("head_drop", "Dropout"):
+            dropped.append(model.op("dropout", token, out="B 8"))
+    model.output(*dropped)
+    assert repeats(fold(build(model.trace()))) == {}
+
+
 def test_operators_of_the_loop_between_layers_are_in_the_group():
     """The sum of a residual block is often written in the forward of the model."""
     folded = fold(layers("ababab", sums=True))
