@@ -24,6 +24,7 @@ import torch.distributed as dist
 from rich.console import Console
 from sharding import block
 from sharding.tables import collective_table, operator_table, parameter_table
+from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
@@ -61,7 +62,8 @@ def main(arguments: list[str] | None = None) -> int:
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=options.ranks)
     try:
         mesh = init_device_mesh("cpu", (options.ranks // options.tp, options.tp), mesh_dim_names=("dp", "tp"))
-        show(traced(options, mesh), options)
+        model = cut(options, mesh)
+        show(model, traced(model), options)
     finally:
         dist.destroy_process_group()
     return 0
@@ -119,27 +121,31 @@ def divided(model: str) -> dict[str, int]:
     return {name: sizes[name] for name in names}
 
 
-def traced(options: argparse.Namespace, mesh: DeviceMesh) -> sf.Trace:
+def cut(options: argparse.Namespace, mesh: DeviceMesh) -> nn.Module:
+    """The model on the meta device, in parts of one rank."""
     how = {"sequence": options.sequence, "fsdp": options.fsdp}
     with torch.device("meta"):
         if options.model == "block":
-            model = block.Model(**SIZES["block"]).eval()
-            return sf.trace(block.cut(model, mesh, **how), ids="B T:int64")
+            return block.cut(block.Model(**SIZES["block"]).eval(), mesh, **how)
         from sharding import llama  # transformers is imported where it is needed
 
-        model = llama.build(**SIZES[options.model])
-    return sf.trace(llama.cut(model, mesh, **how), input_ids="B T:int64", use_cache=False)
+        return llama.cut(llama.build(**SIZES[options.model]), mesh, **how)
 
 
-def show(trace: sf.Trace, options: argparse.Namespace) -> None:
+def traced(model: nn.Module) -> sf.Trace:
+    if isinstance(model, block.Model):
+        return sf.trace(model, ids="B T:int64")
+    return sf.trace(model, input_ids="B T:int64", use_cache=False)
+
+
+def show(model: nn.Module, trace: sf.Trace, options: argparse.Namespace) -> None:
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
     layer = "blocks.0" if options.model == "block" else "model.layers.0"
-    whole = sum(prod(shape.at()) for shape in trace.parameters.values())
-    held = sum(prod(shape.local.at()) for shape in trace.parameters.values())
-    bytes_held = sum(shape.local.bytes.at() for shape in trace.parameters.values())
+    shapes = [trace.parameters[path] for path, _ in model.named_parameters()]  # without buffers, which a trace has too
+    whole, held = sum(prod(shape.at()) for shape in shapes), sum(prod(shape.local.at()) for shape in shapes)
+    bytes_held = sum(shape.local.bytes.at() for shape in shapes)
     console.print(f"{options.model} on {options.ranks} ranks: {options.ranks // options.tp} (dp) x {options.tp} (tp)")
-    console.print(f"parameters: {whole:,}; on one rank: {held:,} in {bytes_held:,} bytes")
-    console.print()
+    console.print(f"parameters: {whole:,}; on one rank: {held:,} in {bytes_held:,} bytes\n")
     for table in (parameter_table(trace, layer), operator_table(trace, layer), collective_table(trace, options.sizes)):
         console.print(table)
     if options.draw:

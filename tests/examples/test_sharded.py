@@ -18,7 +18,10 @@ def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
 def test_what_a_rank_holds_and_sends_of_a_llama(capsys) -> None:
     lines = printed(capsys, "--model", "toy", "--tp", "2", "--at", "B=2,T=16")
     assert "toy on 8 ranks: 4 (dp) x 2 (tp)" in lines
-    assert "parameters: 1,705,232; on one rank: 246,096 in 492,192 bytes" in lines
+    embed = head = 1024 * 256
+    norms, layers = 5 * 256, 2 * (2 * 256 * 256 + 2 * 128 * 256 + 3 * 512 * 256)
+    whole, held = embed + norms + head + layers, (embed + norms + (head + layers) // 2) // 4  # tp 2, dp 4
+    assert f"parameters: {whole:,}; on one rank: {held:,} in {2 * held:,} bytes" in lines
     assert "mlp.up_proj.weight 512 256 S(0) on dp, S(0) on tp 64 256 32,768" in lines
     assert "input_layernorm.weight 256 S(0) on dp 64 128" in lines
     assert "mlp.gate_proj linear B T 512 S(2) on tp B T 256" in lines
