@@ -22,7 +22,7 @@ from shapeflow.trace.source import location, place_of_error
 
 def import_module(where: str) -> ModuleType:
     """The module at a path (`models/gpt.py`) or of a dotted name (`models.gpt`)."""
-    if where.endswith(".py") or os.sep in where or "/" in where:
+    if where.endswith(".py") or os.sep in where or "/" in where or Path(where).is_file():
         return _import_file(Path(where))
     _put_first(Path.cwd())
     return _import_name(where)

@@ -14,6 +14,7 @@ import inspect
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeAlias
 
@@ -113,6 +114,11 @@ def _find(text: str) -> object:
 def _no_name(where: str) -> TargetError:
     form = "a target is path/to/file.py:name or package.module:name"
     if not where.endswith(".py"):
+        path = Path(where)
+        if path.is_file():
+            return TargetError(f"{where} is no Python file: {form}")
+        if path.suffix or "/" in where:
+            return TargetError(f"no such file or folder: {where}; {form}")
         return TargetError(f"no colon in the target {where!r}: {form}")
     choices = [f"{where}:{name}" for name in _candidates(import_module(where))]
     return TargetError(f"no name in the target {where!r}: {form}{_listing(choices)}")

@@ -211,11 +211,20 @@ def test_parameter_names_of_a_target(nets: Path) -> None:
     assert list(load("torch:matmul").signature.parameters) == []
 
 
+@pytest.mark.parametrize("text", ["work.ipynb", "work.ipynb:net"])
+def test_a_notebook_is_no_python_file(nets: Path, text: str) -> None:
+    Path("work.ipynb").write_text("{}")
+    with pytest.raises(TargetError, match=r"work\.ipynb is no Python file"):
+        load(text)
+
+
 BAD = [
     ("nets.py", "no name in the target 'nets.py'.*\nthere are: nets.py:Net, .*nets.py:annotated"),
     ("nets", "no colon in the target 'nets': a target is path/to/file.py:name or package.module:name"),
     (":net", "no colon in the target 'net'"),
     ("nets.py:", "no name in the target 'nets.py'"),
+    ("lost/", "no such file or folder: lost/; a target is path/to/file.py:name or package.module:name"),
+    ("lost.ipynb", "no such file or folder: lost.ipynb"),
     ("net.py:net", "no such file: net.py; did you mean nets.py?"),
     ("./nets:net", "no such file: nets; did you mean nets.py?"),
     ("lib/nets.py:net", "no such file: lib/nets.py .there is no folder lib in"),

@@ -161,13 +161,20 @@ class Crashes:
                 continue
             seen.add(where)
             told = self._told(crash)
-            small = [name for name, size in crash.sizes.items() if size < 2]
+            small = [name for name, size in crash.sizes.items() if size < 2] or self._shrunk(crash)
             level: Level = "note" if small else "error"
             if small == [self.batch] and not _is_training_norm(crash.attempt):
                 level = "error"
             rule = "SF103" if level == "error" and self.batch in small else "SF104" if small else "SF102"
             problem = self._problem(rule, level, told, crash.attempt, ())
             yield replace(problem, witness=crash.sizes, dims=tuple(small) or problem.dims)
+
+    def _shrunk(self, crash: Crash) -> list[str]:
+        """The names that are smaller than where all runs; none where another one is larger."""
+        base = self.found.base_sizes
+        if any(size > base.get(name, size) for name, size in crash.sizes.items()):
+            return []
+        return [name for name, size in crash.sizes.items() if size < base.get(name, size) and name != self.batch]
 
     def _changes(self) -> Iterator[Problem]:
         if not self.found.changes:

@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from shapeflow.trace.products import check_dtypes
+
 
 def convolution(
     mode: Any,
@@ -30,6 +32,7 @@ def convolution(
     """An empty output for `aten.convolution`. Raises RuntimeError for wrong channels and kernels that do not fit."""
     spatial = weight.dim() - 2
     stride, padding, dilation, output_padding = (_each(v, spatial) for v in (stride, padding, dilation, output_padding))
+    check_dtypes(x, weight)
     _check_ranks(x, weight)
     _check_channels(x, weight, transposed, groups)
     reach = [d * (k - 1) for d, k in zip(dilation, weight.shape[2:], strict=True)]

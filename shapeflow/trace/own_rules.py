@@ -44,6 +44,9 @@ class OwnRules:
             functional.layer_norm: products.layer_norm,
             functional.linear: products.linear,
             torch.addmm: products.addmm,
+            **{
+                f: products.multiplied(f) for f in (torch.matmul, tensor.matmul, tensor.__matmul__, torch.mm, tensor.mm)
+            },
             torch.Tensor.view: self._view,
             torch.Tensor.__getitem__: self._getitem,
             torch.Tensor.reshape: self._reshape,

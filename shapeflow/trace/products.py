@@ -7,6 +7,7 @@ The words of the errors are those of the real kernels, with the sizes in names:
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,14 +15,45 @@ from torch.nn import functional
 
 from shapeflow.torch_private import new_fake
 
+DTYPES = {
+    torch.int64: "Long",
+    torch.int32: "Int",
+    torch.bool: "Bool",
+    torch.float16: "Half",
+    torch.bfloat16: "BFloat16",
+    torch.float32: "Float",
+    torch.float64: "Double",
+}
+"""What torch's own errors call them."""
+
 
 def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
     """`(..., in)` times `(out, in)`."""
+    check_dtypes(x, weight)
     if x.dim() < 2 or weight.dim() != 2 or not _plain(x, weight, bias):
         return functional.linear(x, weight, bias)
     rows = math.prod(x.shape[:-1])
     _check(x.shape[-1] == weight.shape[1], (rows, x.shape[-1]), (weight.shape[1], weight.shape[0]))
     return new_fake(x, (*x.shape[:-1], weight.shape[0]))
+
+
+def multiplied(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """`function` itself, where both factors have one dtype: a fake product takes any two, no real one does."""
+
+    def run(a: torch.Tensor, b: torch.Tensor, **options: Any) -> torch.Tensor:
+        check_dtypes(a, b)
+        return function(a, b, **options)
+
+    return run
+
+
+def check_dtypes(a: Any, b: Any) -> None:
+    """Raise what a real kernel does about factors of two dtypes, unless autocast makes them one."""
+    if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor) or a.dtype is b.dtype:
+        return
+    if not any(torch.is_autocast_enabled(each.device.type) for each in (a, b)):
+        one, other = (DTYPES.get(each.dtype, str(each.dtype).removeprefix("torch.")) for each in (a, b))
+        raise RuntimeError(f"mat1 and mat2 must have the same dtype, but got {one} and {other}")
 
 
 def addmm(bias: torch.Tensor, a: torch.Tensor, b: torch.Tensor, **options: Any) -> torch.Tensor:

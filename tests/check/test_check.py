@@ -230,3 +230,20 @@ def test_a_parameter_of_the_forward_may_be_called_target():
             return x - target
 
     assert sf.check(Loss(), x="B 4", target="B 4").ok
+
+
+class Windows(nn.Module):
+    """The second window needs more of an image than the first, and a norm between them hides it."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.norm, self.down = nn.Conv1d(3, 8, 4, 4), nn.LayerNorm(8), nn.Conv1d(8, 8, 2, 2)
+
+    def forward(self, x):
+        return self.down(self.norm(self.stem(x).mT).mT).mean(-1)
+
+
+def test_an_input_that_is_too_short_for_a_later_window_is_no_fault():
+    report = sf.check(Windows(), "B 3 T")
+    assert report.ok and {problem.rule for problem in report.problems} == {"SF104"}
+    assert str(report.domain) == "B >= 1, T >= 8"

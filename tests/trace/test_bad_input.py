@@ -367,3 +367,27 @@ def test_arithmetic_on_sizes_that_fails_is_the_models_own_error(forward):
 def test_a_division_that_needs_a_larger_size_gets_one():
     trace = sf.trace(lambda x: torch.zeros(60 // (x.shape[0] // 8)), " T")
     assert [str(edge.shape) for edge in trace.outputs] == ["60//(T//8)"]
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        nn.Linear(8, 3),
+        nn.Conv1d(5, 3, 1),
+        lambda x: x @ torch.ones(8, 3),
+        lambda x: torch.matmul(x, torch.ones(8, 3)),
+    ],
+)
+def test_factors_of_two_dtypes_do_not_trace_where_they_do_not_run(target):
+    with pytest.raises(RuntimeError):
+        target(torch.ones(2, 5, 8, dtype=torch.int64))
+    with pytest.raises(TraceError, match=r"Long and Float|long int"):
+        sf.trace(target, "B 5 8:int64")
+
+
+def test_autocast_makes_factors_of_one_dtype():
+    def cast(x):
+        with torch.autocast("cpu", torch.bfloat16):
+            return nn.functional.linear(x, torch.ones(3, 8, dtype=torch.bfloat16))
+
+    assert sf.trace(cast, "B 8").outputs[0].shape.dtype == "bfloat16"
