@@ -22,12 +22,12 @@ def answer(*arguments: str) -> dict:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")  # a worker of xdist may come back to this file
 def traced() -> dict:
     return answer("fake")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def real() -> dict:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
