@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations_with_replacement, permutations
@@ -44,6 +44,8 @@ COUNTING = re.compile(r"layers?$|depth|blocks|stages|repeats|num_hidden|^n_?laye
 
 Point = tuple[int, ...]
 Rows = list[list[Fraction]]
+Solved = tuple[list[int], Rows]
+"""The columns that are solved for, and the combinations of rows that solve them."""
 
 
 def fitted(
@@ -219,20 +221,31 @@ def _fit(builds: _Builds, unknowns: list[Monomial], counting: str) -> Inventory 
     """The inventory with formulas, or None where these unknowns do not give the counts."""
     number = len(unknowns) + SPARE
     points, found = builds.first(number + CHECKS)
-    shapes = [_counts(each, whole=True) for each in found]
-    whole = all(each.keys() == shapes[0].keys() for each in shapes)
-    counts = shapes if whole else [_counts(each, whole=False) for each in found]
-    keys = [*dict.fromkeys(key for each in counts for key in each)]
-    pivots, steps = _solved([[Fraction(each.at(point)) for each in unknowns] for point in points[:number]])
+    solved = _solved([[Fraction(each.at(point)) for each in unknowns] for point in points[:number]])
+    for grain in GRAINS:
+        counts = [_counts(each, grain) for each in found]
+        if grain is GRAINS[0] and any(each.keys() != counts[0].keys() for each in counts):
+            continue
+        formulas = _fitted(builds, counts, unknowns, solved, counting)
+        if formulas is not None:
+            return _with_formulas(found[-1], formulas) if grain is GRAINS[0] else _gathered(found[-1], formulas)
+    return None
+
+
+def _fitted(
+    builds: _Builds, counts: list[dict[Key, Count]], unknowns: list[Monomial], solved: Solved, counting: str
+) -> dict[Key, Formula] | None:
+    """A formula for each key, or None where one of them has none. What a build does not have counts 0 there."""
+    checks = builds.points[len(counts) - CHECKS : len(counts)]
     symbols = [Expr.symbol(name) for name in builds.varying]
     formulas = {}
-    for key in keys:
+    for key in dict.fromkeys(key for each in counts for key in each):
         values = [each.get(key, 0) for each in counts]
-        solution = _formula(values[:number], unknowns, pivots, steps, symbols, builds.names)
-        if solution is None or not _holds(solution, builds, points[number:], values[number:]):
+        solution = _formula(values[:-CHECKS], unknowns, *solved, symbols, builds.names)
+        if solution is None or not _holds(solution, builds, checks, values[-CHECKS:]):
             return None
         formulas[key] = replace(solution, counting=counting)
-    return _with_formulas(found[-1], formulas) if whole else _gathered(found[-1], formulas)
+    return formulas
 
 
 def _solved(matrix: Rows) -> tuple[list[int], Rows]:
@@ -304,20 +317,30 @@ Key = tuple[str, str, str, bool, bool, str, int]
 """Path of the module, its kind, name of the tensor, trainable, a buffer, dtype, bytes of a number."""
 
 
-def _counts(found: Inventory, *, whole: bool) -> dict[Key, Count]:
+def starred(path: str) -> str:
+    """`layers.3.norm` as `layers.*.norm`."""
+    return re.sub(r"(?<![^.])\d+(?![^.])", "*", path)
+
+
+def _numbered(name: str) -> str:
+    """`weight_ih_l1_reverse`, a parameter of the second layer of a recurrent module, as `weight_ih_l*_reverse`."""
+    return re.sub(r"\d+(?=$|_)", "*", name)
+
+
+Grain = tuple[Callable[[str], str], Callable[[str], str]]
+GRAINS: tuple[Grain, ...] = ((str, str), (starred, starred), (starred, _numbered))
+"""How paths of modules and names of tensors are gathered, the finest first: what is counted differs between builds."""
+
+
+def _counts(found: Inventory, grain: Grain) -> dict[Key, Count]:
+    of_path, of_name = grain
     total: dict[Key, Count] = {}
     for each in found.unique:
         path, kind = found.paths[each.module], found.members[each.module].kind
         size = getattr(torch, each.dtype).itemsize
-        path, name = (path, each.name) if whole else (starred(path), starred(each.name))
-        key = (path, kind, name, each.trainable, each.is_buffer, each.dtype, size)
+        key = (of_path(path), kind, of_name(each.name), each.trainable, each.is_buffer, each.dtype, size)
         total[key] = total.get(key, 0) + each.count
     return total
-
-
-def starred(path: str) -> str:
-    """`layers.3.norm` as `layers.*.norm`."""
-    return re.sub(r"(?<![^.])\d+(?![^.])", "*", path)
 
 
 def _with_formulas(found: Inventory, formulas: Mapping[Key, Formula]) -> Inventory:

@@ -272,6 +272,21 @@ def test_layers_that_are_only_counted():
     )
 
 
+@pytest.mark.parametrize(
+    ("kind", "others", "total"),
+    [
+        (nn.GRU, {"input_size": 5, "hidden_size": 3}, "72*num_layers + 18"),
+        (nn.LSTM, {"input_size": 3, "hidden_size": 3, "bidirectional": True}, "264*num_layers - 72"),
+    ],
+)
+def test_layers_whose_parameters_are_numbered_in_one_module(kind, others, total):
+    report = params(kind, symbolic="num_layers", **others)
+    for num_layers in (1, 2, 7):
+        assert report.at(num_layers=num_layers).total == params(kind(num_layers=num_layers, **others)).total
+    assert [line.cells[0] for line in report.sheet("parameter").lines][:2] == ["weight_ih_l*", "weight_hh_l*"]
+    assert str(report.total) == total
+
+
 class Powers(nn.Module):
     def __init__(self, n: int):
         super().__init__()
