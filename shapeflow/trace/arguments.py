@@ -41,6 +41,23 @@ def arguments_of(node: fx.Node) -> Arguments:
     return tuple((name, value) for name, given in bound.items() if (value := _plain(given)) is not _NOTHING)
 
 
+def likeness(node: fx.Node) -> Any:
+    """Equal for calls whose plain arguments are equal: layers that repeat are read once."""
+    return node.op, node.target, _like(node.args), _like(tuple(node.kwargs.items()))
+
+
+def _like(value: Any) -> Any:
+    if isinstance(value, fx.Node):
+        return value.meta.get("size", str(value.target).startswith("_object_"))
+    if isinstance(value, tuple | list):
+        return tuple(map(_like, value))
+    if isinstance(value, dict):
+        return _like(tuple(value.items()))
+    if isinstance(value, slice):
+        return slice, _like(value.start), _like(value.stop), _like(value.step)
+    return type(value), value  # 1, True and 1.0 are equal
+
+
 def _bound(node: fx.Node) -> dict[str, Any]:
     if node.target in INDEXING:
         named = dict(zip(INDEXING[node.target], node.args, strict=False))

@@ -7,10 +7,10 @@ before: operators that keep their axes hand names back to their inputs and on to
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from shapeflow.dims.expr import Expr
-from shapeflow.trace.arguments import arguments_of, named, spelt
+from shapeflow.trace.arguments import arguments_of, likeness, named, spelt
 from shapeflow.trace.result import Arguments, Edge, Node, Shape
 from shapeflow.trace.sharding import Collective
 from shapeflow.trace.source import location
@@ -42,6 +42,7 @@ class View:
         self.records = [*inputs, *attempt.recorder.ledger.records]
         self.shapes: Shapes = {}
         self.kept: dict[int, Record] = {}
+        self.arguments: dict[Any, Arguments] = {}
         self._collect()
         self._spread_names()
         self.names = self._unique_names()
@@ -105,8 +106,11 @@ class View:
         return Node(name, record.kind, record.operator, record.scopes, outputs, tuple(read), where, arguments)
 
     def _arguments(self, record: Record, outputs: tuple[Shape, ...]) -> Arguments:
-        spelling = self.attempt.spelling
-        found = spelt(arguments_of(record.node), lambda dim: _spelt(dim, spelling))
+        like = likeness(record.node)
+        if like not in self.arguments:
+            spelling = self.attempt.spelling
+            self.arguments[like] = spelt(arguments_of(record.node), lambda dim: _spelt(dim, spelling))
+        found = self.arguments[like]
         return named(found, outputs[0].dims) if outputs else found
 
     def nodes(self) -> tuple[Node, ...]:

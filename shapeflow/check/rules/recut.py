@@ -9,7 +9,7 @@ from torch import fx
 
 from shapeflow.check.axis import Factor, Recut, Shape, shared
 from shapeflow.check.cause.call import names_in
-from shapeflow.check.nodes import name_of, operator_of, record_of
+from shapeflow.check.nodes import dims_of, name_of, operator_of, record_of
 from shapeflow.check.problem import Problem
 from shapeflow.check.regroup import reordered
 from shapeflow.check.rules.rule import Rule
@@ -30,14 +30,24 @@ def find(scene: Scene) -> Iterator[Problem]:
 
 
 def _shifts(node: object) -> bool:
+    """Whether the rows were shifted before: by padding, or in a view that lost its first row."""
     while isinstance(node, fx.Node):
         name = name_of(record_of(node))
-        if name in SHIFTED:
+        if name in SHIFTED or (_swaps(node) and _is_cut(node)):
             return True
         if name not in ("view", "reshape", "contiguous", "getitem", "narrow") or not node.args:
             return False
         node = node.args[0]
     return False
+
+
+def _swaps(node: fx.Node) -> bool:
+    """Whether a view gives two axes each other's sizes, (q, k) to (k, q)."""
+    if operator_of(node) not in ("view", "reshape"):
+        return False
+    before, after = dims_of(node.args[0]), dims_of(node)
+    apart = [at for at, pair in enumerate(zip(before, after, strict=False)) if pair[0] is not pair[1]]
+    return len(before) == len(after) and len(apart) == 2 and before[apart[0]] is after[apart[1]]
 
 
 def _is_cut(node: fx.Node) -> bool:

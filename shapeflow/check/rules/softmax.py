@@ -54,12 +54,11 @@ def _pools_a_bag(scene: Scene, node: fx.Node, at: int, shape: tuple[Axis, ...]) 
 
 
 def _right_dim(scene: Scene, node: fx.Node, at: int) -> str:
-    rank = len(dims_of(node))
+    last = len(dims_of(node)) - 1
     summed = {each.axis for each in contractions(scene, node)} - {None, at}
-    if len(summed) == 1:
-        return f"dim={summed.pop() - rank}"  # type: ignore[operator]
     wide = [index for index, dim in enumerate(dims_of(node)) if index != at and dim.value != 1]
-    return f"dim={wide[-1] if wide and wide[-1] != rank - 1 else -1}"
+    right = summed.pop() if len(summed) == 1 else wide[-1] if wide else last
+    return f"dim={-1 if right == last else right}"
 
 
 def find_single(scene: Scene) -> Iterator[Problem]:

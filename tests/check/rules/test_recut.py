@@ -259,6 +259,12 @@ def shifted_by_pad(x):
     return x[:, :, 1:].reshape(b, h, q, m)
 
 
+def shifted_by_a_lost_row(x):
+    b, h, q, m = x.shape
+    x = x.reshape(b, h, m, q)[:, :, 1:]
+    return x.reshape(b, h, q, m - 1)[..., :q]
+
+
 def grouped_heads(k):
     b, h, t, d = k.shape
     return k[:, :, None].expand(b, h, 4, t, d).reshape(b, h * 4, t, d)
@@ -365,6 +371,8 @@ RIGHT = [
     (space_to_depth, "B 3 16 24"),
     (shifted, "B 3 T T"),
     (shifted_by_pad, "B 3 T S"),
+    (shifted_by_a_lost_row, "B 3 T S"),
+    (shifted_by_a_lost_row, "B 3 T 2*T"),  # the first view alone could be a split and a merge
     (grouped_heads, "B 2 T 8"),
     (batch_in_heads, X),
     (directions, "6 B 16"),
