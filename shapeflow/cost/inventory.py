@@ -220,12 +220,13 @@ def _own_name(module: Any) -> str:
 def _measured(parameters: list[Held], buffers: list[Held]) -> Holdings:
     """What is to be told of the tensors, read column by column. What is a parameter too is met as one first."""
     modules, names, tensors = zip(*parameters, *buffers, strict=True) if parameters or buffers else ((), (), ())
+    dtypes = [tensor.dtype for tensor in tensors]
     return Holdings(
         modules,
         names,
         _firsts(tensors),
-        *_sizes(tensors),
-        [DTYPES[tensor.dtype] for tensor in tensors],
+        *_sizes(tensors, dtypes),
+        [*map(DTYPES.__getitem__, dtypes)],
         [tensor.requires_grad for _, _, tensor in parameters] + [False] * len(buffers),
         [False] * len(parameters) + [True] * len(buffers),
     )
@@ -243,10 +244,11 @@ def _firsts(tensors: Sequence[torch.Tensor]) -> Sequence[int]:
 Sizes: TypeAlias = tuple[Sequence[tuple[Count, ...]], Sequence[Count], Sequence[Count]]
 
 
-def _sizes(tensors: Sequence[torch.Tensor]) -> Sizes:
+def _sizes(tensors: Sequence[torch.Tensor], dtypes: Sequence[torch.dtype]) -> Sizes:
     """Shapes, counts and bytes."""
     if PLAIN.issuperset(map(type, tensors)) and {tensor.layout for tensor in tensors} <= {torch.strided}:
-        return _Shapes(tensors), [tensor.numel() for tensor in tensors], [tensor.nbytes for tensor in tensors]
+        counts = [tensor.numel() for tensor in tensors]
+        return _Shapes(tensors), counts, [count * dtype.itemsize for count, dtype in zip(counts, dtypes, strict=True)]
     shapes, counts, nbytes = zip(*map(_size, tensors), strict=True)
     return shapes, counts, nbytes
 
