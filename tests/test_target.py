@@ -273,17 +273,17 @@ def test_bad_arguments(nets: Path, text: str, arguments: dict[str, object], mess
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("x = (", r"broken does not import: SyntaxError: '\(' was never closed .*broken.py:1\)"),
-        ("import does_not_exist", r"ModuleNotFoundError: No module named 'does_not_exist' \(broken.py:1: import does"),
-        ("x = 1\nraise ValueError('first\\nlast')", r"ValueError: last \(broken.py:2: raise ValueError"),
-        ("import sys\nsys.exit(3)", r"SystemExit: 3 \(broken.py:2: sys.exit"),
+        ("x = (", r"faulty does not import: SyntaxError: '\(' was never closed .*faulty.py:1\)"),
+        ("import does_not_exist", r"ModuleNotFoundError: No module named 'does_not_exist' \(faulty.py:1: import does"),
+        ("x = 1\nraise ValueError('first\\nlast')", r"ValueError: last \(faulty.py:2: raise ValueError"),
+        ("import sys\nsys.exit(3)", r"SystemExit: 3 \(faulty.py:2: sys.exit"),
     ],
     ids=["syntax", "dependency", "raises", "exits"],
 )
 def test_a_file_that_does_not_import(nets: Path, source: str, message: str) -> None:
-    write(nets / "broken.py", source)
+    write(nets / "faulty.py", source)
     with pytest.raises(TargetError, match=message):
-        load("broken.py:net")
+        load("faulty.py:net")
 
 
 def test_no_python_file(nets: Path) -> None:

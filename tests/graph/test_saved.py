@@ -59,7 +59,7 @@ def same(a, b):
     assert list(nodes(a)) == list(nodes(b))
     assert list(edges(a)) == list(edges(b))
     assert a.graph == {name: b.graph[name] for name in a.graph}
-    assert b.graph.keys() - a.graph.keys() <= {"groups", "standing"}, "how it was folded is not saved"
+    assert b.graph.keys() - a.graph.keys() <= {"groups", "standing", "unread"}, "how it was folded is not saved"
     assert [list(a.graph[name]) for name in ("modules", "parameters", "dims", "repeats")] == [
         list(b.graph[name]) for name in ("modules", "parameters", "dims", "repeats")
     ]
