@@ -24,16 +24,24 @@ from torch._subclasses.fake_tensor import (
     UnsupportedOperatorException,
     in_kernel_invocation_manager,
 )
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 __all__ = [
     "NO_FAKE_KERNEL",
+    "OF_DTENSOR",
+    "OF_TENSOR",
+    "DisableTorchFunction",
+    "DisableTorchFunctionSubclass",
     "FakeTensor",
     "GatheredGroup",
     "ShapeMode",
+    "TorchDispatchMode",
     "bare_meta",
+    "base_of",
     "class_of",
     "copy_fake",
+    "demand",
     "fake_like",
     "fsdp_groups",
     "is_dtensor",
@@ -43,6 +51,7 @@ __all__ = [
     "local_of",
     "lstm_functions",
     "new_fake",
+    "operator_name",
     "pad_packed",
     "quiet_logs",
     "ranks_of",
@@ -53,6 +62,7 @@ __all__ = [
     "skip_frames",
     "spread",
     "spread_like",
+    "storage_of",
     "tree_leaves",
     "waited",
     "without_modes",
@@ -63,6 +73,15 @@ NO_FAKE_KERNEL = (UnsupportedOperatorException, DataDependentOutputException, Dy
 
 COLLECTIVES = ("_c10d_functional", "c10d_functional", "c10d")
 """Namespaces of operators that ranks talk through."""
+
+OF_TENSOR = "torch._tensor"
+OF_DTENSOR = "torch.distributed.tensor._api"
+"""Modules whose functions are methods of tensors."""
+
+DisableTorchFunction = torch._C.DisableTorchFunction
+DisableTorchFunctionSubclass = torch._C.DisableTorchFunctionSubclass
+demand = torch._check
+"""Raise RuntimeError with the message of a function, unless a condition holds."""
 
 ValueRule = Callable[..., Any]
 
@@ -407,3 +426,18 @@ def checkpoints_seen(enter: Callable[[bool, Any], None], leave: Callable[[], Non
         checkpoint.check_backward_validity = warn
         setattr(checkpoint, name, generator)
         setattr(checkpoint.CheckpointFunction, "forward", staticmethod(forward))  # noqa: B010
+
+
+def storage_of(tensor: torch.Tensor) -> int:
+    """What tells a storage from others, also where it has no memory; that of a strided tensor."""
+    return tensor.untyped_storage()._cdata
+
+
+def base_of(tensor: torch.Tensor) -> torch.Tensor | None:
+    """The tensor that this one is a view of."""
+    return tensor._base if tensor._is_view() else None
+
+
+def operator_name(function: Any) -> str:
+    """`add` of the overload aten.add.Tensor; operators of Python have a name alone."""
+    return function._opname if hasattr(function, "_opname") else function.name()

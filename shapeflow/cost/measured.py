@@ -17,11 +17,10 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from shapeflow.dims.spec import TensorSpec
 from shapeflow.errors import InputError
-from shapeflow.torch_private import tree_leaves
+from shapeflow.torch_private import TorchDispatchMode, operator_name, storage_of, tree_leaves
 from shapeflow.trace.inputs import Bound
 from shapeflow.trace.result import Trace
 from shapeflow.trace.source import location
@@ -107,7 +106,7 @@ class Watch(TorchDispatchMode):
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
-        self.parameters = {each.untyped_storage()._cdata: (path, each) for path, each in model.named_parameters()}
+        self.parameters = {storage_of(each): (path, each) for path, each in model.named_parameters()}
         self.regions: dict[str, dict[tuple[int, int], int]] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -115,11 +114,11 @@ class Watch(TorchDispatchMode):
         made = sum(each.numel() for each in tree_leaves(result) if isinstance(each, torch.Tensor))
         for tensor in tree_leaves((args, kwargs)):
             if isinstance(tensor, torch.Tensor) and made and not func.is_view:
-                self.note(tensor, made if func._opname in LOOK_UPS else tensor.numel())
+                self.note(tensor, made if operator_name(func) in LOOK_UPS else tensor.numel())
         return result
 
     def note(self, tensor: torch.Tensor, count: int) -> None:
-        found = self.parameters.get(tensor.untyped_storage()._cdata)
+        found = self.parameters.get(storage_of(tensor))
         if found is not None:
             regions = self.regions.setdefault(found[0], {})
             place = int(tensor.storage_offset()), tensor.numel()

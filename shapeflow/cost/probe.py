@@ -11,12 +11,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from shapeflow.cost.calls import Call, expr_of, root_of
 from shapeflow.cost.rules import FREE, RULES, is_free
 from shapeflow.dims.expr import Expr
-from shapeflow.torch_private import FakeTensor, kernels_of_the_device, running, tree_leaves
+from shapeflow.torch_private import (
+    FakeTensor,
+    TorchDispatchMode,
+    kernels_of_the_device,
+    running,
+    storage_of,
+    tree_leaves,
+)
 from shapeflow.trace.structure import map_tensors
 
 if TYPE_CHECKING:
@@ -159,19 +165,19 @@ def _sorted_out(kept: list[torch.Tensor], given: list[torch.Tensor], made: list[
     keeps_made: dict[int, None] = {}
     own: dict[int, Expr] = {}
     for tensor in kept:
-        storage = tensor.untyped_storage()
-        if storage._cdata in read:
-            keeps[read[storage._cdata]] = None
-        elif storage._cdata in new:
-            keeps_made[new[storage._cdata]] = None
+        storage = storage_of(tensor)
+        if storage in read:
+            keeps[read[storage]] = None
+        elif storage in new:
+            keeps_made[new[storage]] = None
         else:
-            own[storage._cdata] = expr_of(storage.nbytes())
+            own[storage] = expr_of(tensor.untyped_storage().nbytes())
     return tuple(keeps), tuple(keeps_made), sum(own.values(), NONE)
 
 
 def _storages(tensors: list[torch.Tensor]) -> dict[int, int]:
     return {
-        tensor.untyped_storage()._cdata: number
+        storage_of(tensor): number
         for number, tensor in reversed([*enumerate(tensors)])
         if tensor.layout is torch.strided
     }

@@ -25,7 +25,7 @@ from shapeflow.dims.env import DimEnv
 from shapeflow.dims.expr import Expr
 from shapeflow.dims.solve import solve, solve_for_any
 from shapeflow.dims.spec import TensorSpec
-from shapeflow.torch_private import FakeTensor, GatheredGroup, ShapeMode, is_dtensor, running
+from shapeflow.torch_private import DisableTorchFunction, FakeTensor, GatheredGroup, ShapeMode, is_dtensor, running
 from shapeflow.trace.boundaries import Boundaries
 from shapeflow.trace.building import building, torch_layers
 from shapeflow.trace.checks import checks_seen
@@ -341,7 +341,7 @@ class Attempt:
             self.env.number(self._size(f"{unnamed}_{axis}", (axis, len(spec.dims)), dim))
             for axis, dim in enumerate(spec.dims)
         ]
-        with torch._C.DisableTorchFunction():
+        with DisableTorchFunction():
             return torch.empty(sizes, dtype=dtype, device=self.ledger.device)
 
     def _size(self, default: str, where: tuple[int, int], dim: Dim) -> Expr:

@@ -17,6 +17,7 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+from shapeflow.torch_private import DisableTorchFunction
 from shapeflow.trace.functions import name_of, operator_name
 from shapeflow.trace.recorder import Recorder
 from shapeflow.trace.shadow import FOREIGN, modules_of, shadowed
@@ -53,7 +54,7 @@ class Builder(TorchFunctionMode):
 
 def _copied(tensor: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
     if id(tensor) not in memo:
-        with torch._C.DisableTorchFunction():
+        with DisableTorchFunction():
             copy = torch.empty_like(tensor)
             if isinstance(tensor, nn.Parameter):
                 copy = nn.Parameter(copy, requires_grad=tensor.requires_grad)

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from shapeflow.torch_private import demand
 from shapeflow.trace.products import check_dtypes
 
 
@@ -73,7 +74,7 @@ def _check_channels(x: torch.Tensor, weight: torch.Tensor, transposed: bool, gro
 
 def _check_kernel(padded: list[Any], reach: list[Any]) -> None:
     for size, r in zip(padded, reach, strict=True):
-        torch._check(
+        demand(
             size >= r + 1,
             lambda: (
                 f"Calculated padded input size per channel: ({' x '.join(map(str, padded))}). Kernel size: "

@@ -10,7 +10,16 @@ from typing import Any
 
 import torch
 
-from shapeflow.torch_private import FakeTensor, ShapeMode, fake_like, is_dtensor, local_of, spread_like, waited
+from shapeflow.torch_private import (
+    DisableTorchFunction,
+    FakeTensor,
+    ShapeMode,
+    fake_like,
+    is_dtensor,
+    local_of,
+    spread_like,
+    waited,
+)
 from shapeflow.trace.functions import operator_name
 from shapeflow.trace.modules import ModuleStack
 from shapeflow.trace.source import Place, stack_trace
@@ -29,7 +38,7 @@ class Ledger:
 
     def signature(self, tensor: torch.Tensor) -> Signature:
         """The signature of a tensor, asked outside of any operator."""
-        with torch._C.DisableTorchFunction():
+        with DisableTorchFunction():
             return self.signatures.of(tensor)
 
     def note(self, function: Any, tensors: list[torch.Tensor], found: Place | None, node: Any) -> Record:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from shapeflow.torch_private import FakeTensor, bare_meta, copy_fake, is_dtensor, local_of, waited
+from shapeflow.torch_private import FakeTensor, bare_meta, copy_fake, is_dtensor, local_of, storage_of, waited
 from shapeflow.trace.traced import Signature, Signatures, Traced, size_key
 
 PLAIN = frozenset({str, bytes, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format, type(...)})
@@ -109,9 +109,9 @@ def alias_of(output: torch.Tensor, tensors: list[torch.Tensor]) -> int | None:
     """Which of the tensors shares its storage with the output."""
     if not tensors or output.layout is not torch.strided:
         return None
-    storage = _held(output).untyped_storage()._cdata
+    storage = storage_of(_held(output))
     for number, tensor in enumerate(tensors):
-        if tensor.layout is torch.strided and _held(tensor).untyped_storage()._cdata == storage:
+        if tensor.layout is torch.strided and storage_of(_held(tensor)) == storage:
             return number
     return None
 

@@ -25,7 +25,7 @@ from shapeflow.dims.env import DimEnv
 from shapeflow.dims.expr import Expr
 from shapeflow.dims.spec import TensorSpec
 from shapeflow.errors import InputError, SpecError
-from shapeflow.torch_private import FakeTensor, ShapeMode, is_dtensor, rename_axes
+from shapeflow.torch_private import DisableTorchFunction, FakeTensor, ShapeMode, is_dtensor, rename_axes
 from shapeflow.trace.traced import Signatures, traced
 
 MOST_PARTS = 64
@@ -98,7 +98,7 @@ class Names:
         else:
             numbers = [self.env.number(size) if type(size) is Expr else size for size in sizes]
             self.env.quietly(rename_axes, self.mode, tensor, numbers)
-            with torch._C.DisableTorchFunction():
+            with DisableTorchFunction():
                 known.signature = self.signatures.of(tensor)
         if known.record.outputs and known.index < len(known.record.outputs):
             known.record.outputs[known.index] = known.signature

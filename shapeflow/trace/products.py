@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from shapeflow.torch_private import new_fake
+from shapeflow.torch_private import demand, new_fake
 
 DTYPES = {
     torch.int64: "Long",
@@ -107,7 +107,7 @@ def _plain(*tensors: torch.Tensor | None) -> bool:
 
 
 def _check(holds: Any, left: Any, right: Any) -> None:
-    torch._check(
+    demand(
         holds,
         lambda: f"mat1 and mat2 shapes cannot be multiplied ({left[0]}x{left[1]} and {right[0]}x{right[1]})",
     )

@@ -18,6 +18,8 @@ from shapeflow.dims.atoms import Symbol
 from shapeflow.dims.env import DimEnv
 from shapeflow.dims.expr import Expr
 from shapeflow.torch_private import (
+    DisableTorchFunction,
+    DisableTorchFunctionSubclass,
     FakeTensor,
     ShapeMode,
     is_dtensor,
@@ -98,7 +100,7 @@ class Recorder(TorchFunctionMode):
         with self:
             if func.__name__ == "__iter__":
                 return iter(torch.unbind(args[0], 0))
-            with torch._C.DisableTorchFunctionSubclass():
+            with DisableTorchFunctionSubclass():
                 return func(*args, **kwargs)
 
     def _expand(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -198,7 +200,7 @@ class Recorder(TorchFunctionMode):
 
     def spread(self, func: Any, args: Any, kwargs: Any, found: Place | None) -> Any:
         """A method of DTensor, such as `redistribute`, as an operator."""
-        with torch._C.DisableTorchFunction():
+        with DisableTorchFunction():
             args, kwargs = self.ledger.admit(args), self.ledger.admit(kwargs)
             return self._record(func, args, kwargs, waited(self._run(func, args, kwargs, found)), found)
 
@@ -285,7 +287,7 @@ class Recorder(TorchFunctionMode):
         return result, outputs
 
     def _alias(self, tensor: torch.Tensor) -> torch.Tensor:
-        with torch._C.DisableTorchFunction():
+        with DisableTorchFunction():
             return self.env.quietly(tensor.view_as, tensor)
 
     def _find_sources(self, outputs: list[Any], node: Any) -> None:

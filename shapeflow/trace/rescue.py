@@ -20,6 +20,7 @@ from torch import nn
 from shapeflow.dims.env import DimEnv
 from shapeflow.dims.expr import Expr
 from shapeflow.dims.spec import TensorSpec
+from shapeflow.torch_private import DisableTorchFunction
 from shapeflow.trace.names import ForwardSpecs, forward_specs, tensors_with
 from shapeflow.trace.source import raised_by_us
 from shapeflow.trace.traced import size_key
@@ -79,7 +80,7 @@ class Rescue:
 
     def _tensor(self, sizes: list[Expr], dtype: str) -> torch.Tensor:
         env: DimEnv = self.attempt.env
-        with torch._C.DisableTorchFunction():
+        with DisableTorchFunction():
             return torch.empty(
                 [env.number(size) for size in sizes], dtype=getattr(torch, dtype), device=self.attempt.ledger.device
             )
@@ -90,7 +91,7 @@ class Rescue:
         if found is None or not args or not isinstance(args[0], torch.Tensor):
             return NOTHING
         axis, attribute = found
-        with torch._C.DisableTorchFunction():
+        with DisableTorchFunction():
             sizes = list(args[0].shape)
             if len(sizes) <= max(axis, 0):
                 return NOTHING
@@ -117,7 +118,7 @@ def _bound(specs: ForwardSpecs, args: tuple[Any, ...], kwargs: Mapping[str, Any]
         for _, tensor, spec in tensors_with(value, specs.parameters.get(name)):
             if len(spec.dims) != tensor.dim() or any(dim.variadic for dim in spec.dims):
                 continue
-            with torch._C.DisableTorchFunction():
+            with DisableTorchFunction():
                 keys = [size_key(size) for size in tensor.shape]
             for dim, key in zip(spec.dims, keys, strict=True):
                 if dim.name is not None:

@@ -24,7 +24,7 @@ from shapeflow.dims.env import DimEnv
 from shapeflow.dims.expr import Expr
 from shapeflow.dims.floating import FLOAT_OPERATIONS, Call, FloatNode, Formula, Ratio
 from shapeflow.dims.relation import Relation
-from shapeflow.torch_private import FakeTensor
+from shapeflow.torch_private import OF_DTENSOR, OF_TENSOR, FakeTensor
 from shapeflow.trace.functions import property_name
 from shapeflow.trace.replay import expect, hold, refill, unreadable
 from shapeflow.trace.structure import Slot, map_tensors
@@ -81,11 +81,11 @@ class Writer:
             return self.graph.create_node("call_function", access, (lowered[0], property_name(function), *lowered[1:]))
         if (known := AS_OPERATOR.get(name)) is not None:
             return self.graph.create_node("call_function", known, lowered, named)
-        if getattr(function, "__module__", "") == "torch.distributed.tensor._api":  # a method of DTensor
+        if getattr(function, "__module__", "") == OF_DTENSOR:  # a method of DTensor
             return self.graph.create_node("call_method", name, lowered, named)
         method = getattr(torch.Tensor, name, None)
         # operators such as `**` come wrapped: neither Tensor nor the module of the wrapper has the function
-        if args and method is not None and (method is function or function.__module__ == "torch._tensor"):
+        if args and method is not None and (method is function or function.__module__ == OF_TENSOR):
             return self.graph.create_node("call_method", name, lowered, named)
         return self.graph.create_node("call_function", function, lowered, named)
 

@@ -16,6 +16,7 @@ from torch import nn
 from shapeflow.check.cause.call import Maker, Operand
 from shapeflow.check.cause.parameters import ALIASES
 from shapeflow.dims.expr import Expr
+from shapeflow.torch_private import base_of
 from shapeflow.trace.source import location
 from shapeflow.trace.traced import Record, source_of, traced
 
@@ -76,7 +77,7 @@ class Reader:
 
     def _view(self, tensor: torch.Tensor) -> Maker | None:
         """What a real tensor looks into: the one thing that is known of how it came about."""
-        base = tensor._base if type(tensor) in (torch.Tensor, nn.Parameter) and tensor._is_view() else None
+        base = base_of(tensor) if type(tensor) in (torch.Tensor, nn.Parameter) else None
         if base is None:
             return None
         operator = "view" if base.numel() == tensor.numel() else "getitem"
