@@ -10,9 +10,9 @@ reads by column. Whoever wants rows (`members`, `holdings`) or dotted names (`pa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
@@ -25,8 +25,6 @@ from shapeflow.trace.traced import size_key
 
 Count = Any
 """An int; in a model made of symbolic sizes a formula."""
-new = tuple.__new__
-"""A NamedTuple made by its own constructor takes twice as long, and reports make thousands."""
 PLAIN = frozenset({nn.Parameter, torch.Tensor})
 DTYPES = {each: str(each).removeprefix("torch.") for each in vars(torch).values() if isinstance(each, torch.dtype)}
 
@@ -246,27 +244,45 @@ Sizes: TypeAlias = tuple[Sequence[tuple[Count, ...]], Sequence[Count], Sequence[
 
 def _sizes(tensors: Sequence[torch.Tensor], dtypes: Sequence[torch.dtype]) -> Sizes:
     """Shapes, counts and bytes."""
-    if PLAIN.issuperset(map(type, tensors)) and {tensor.layout for tensor in tensors} <= {torch.strided}:
+    if PLAIN.issuperset(map(type, tensors)):
         counts = [tensor.numel() for tensor in tensors]
-        return _Shapes(tensors), counts, [count * dtype.itemsize for count, dtype in zip(counts, dtypes, strict=True)]
+        shapes = Later(len(counts), partial(_all, _shape, tensors))
+        return shapes, counts, Later(len(counts), partial(_bytes, tensors, counts, dtypes))
     shapes, counts, nbytes = zip(*map(_size, tensors), strict=True)
     return shapes, counts, nbytes
 
 
-class _Shapes(Sequence[Any]):
-    """Of plain tensors, read when they are asked for: most reports only count."""
+class Later(Sequence[Any]):
+    """A column that is made when it is asked for: most reports only count."""
 
-    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
-        self._tensors = tensors
+    def __init__(self, length: int, make: Callable[[], list[Any]]) -> None:
+        self._length = length
+        self._make = make
+
+    @cached_property
+    def _made(self) -> list[Any]:
+        return self._make()
 
     def __len__(self) -> int:
-        return len(self._tensors)
+        return self._length
 
     def __getitem__(self, place: Any) -> Any:
-        return _shape(self._tensors[place])
+        return self._made[place]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and [*self] == [*other]
+        return isinstance(other, Sequence) and self._made == [*other]
+
+
+def _all(of: Callable[[Any], Any], each: Iterable[Any]) -> list[Any]:
+    return [*map(of, each)]
+
+
+def _bytes(tensors: Sequence[torch.Tensor], counts: Sequence[int], dtypes: Sequence[torch.dtype]) -> list[Count]:
+    """As many as the counts come to; of sparse ones those of their parts."""
+    return [
+        count * dtype.itemsize if tensor.layout is torch.strided else _size(tensor)[2]
+        for tensor, count, dtype in zip(tensors, counts, dtypes, strict=True)
+    ]
 
 
 def _size(tensor: torch.Tensor) -> tuple[tuple[Count, ...], Count, Count]:

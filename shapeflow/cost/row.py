@@ -7,65 +7,158 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from shapeflow.cost.formula import formula
-from shapeflow.cost.inventory import Count, Inventory, joined, new
+from shapeflow.cost.inventory import Count, Inventory, joined
 
 if TYPE_CHECKING:
     from shapeflow.trace.result import Trace
 
 
-class ParamRow(NamedTuple):
+class ParamRow:
     """One module with all that is below it.
 
-    `parameters`, `trainable` and `buffers` count the different numbers in it, `own` those that it holds itself.
-    `shared` says which of its own tensors belong to a module above it in the table as well (`weight is
-    embedding.weight`), and `lazy` which have no shape yet. With a trace, `calls` counts the calls of its forward, and
-    `reached` is False where the traced forward neither calls it, nor anything in it, nor reads a parameter of it.
+    `parameters`, `trainable` and `buffers` count the different numbers in it, `own` those that it holds itself;
+    `nbytes` are those of its parameters. `shared` says which of its own tensors belong to a module above it in the
+    table as well (`weight is embedding.weight`), and `lazy` which have no shape yet. With a trace, `calls` counts the
+    calls of its forward, and `reached` is False where the traced forward neither calls it, nor anything in it, nor
+    reads a parameter of it.
     """
 
-    path: str  # "" for the whole model
-    kind: str
-    parameters: Count
-    trainable: Count
-    buffers: Count
-    shared: tuple[str, ...] = ()
-    lazy: tuple[str, ...] = ()
-    own: Count = 0
-    nbytes: Count = 0  # of the parameters
-    calls: int | None = None
-    reached: bool | None = None
+    __slots__ = ("_number", "_table")
+
+    def __init__(self, table: Table, number: int) -> None:
+        self._table = table
+        self._number = number
+
+    @property
+    def path(self) -> str:
+        """The dotted name, "" for the whole model."""
+        return self._table.found.paths[self._number]
+
+    @property
+    def kind(self) -> str:
+        return self._table.found.modules.kind[self._number]
+
+    @property
+    def parameters(self) -> Count:
+        return self._table.parameters[self._number]
+
+    @property
+    def trainable(self) -> Count:
+        return self._table.trainable[self._number]
 
     @property
     def frozen(self) -> Count:
         return formula(self.parameters - self.trainable, ())
 
     @property
+    def buffers(self) -> Count:
+        return self._table.buffers[self._number]
+
+    @property
+    def own(self) -> Count:
+        return self._table.own[self._number]
+
+    @property
+    def nbytes(self) -> Count:
+        return self._table.nbytes[self._number]
+
+    @property
+    def shared(self) -> tuple[str, ...]:
+        return self._table.notes[0][self._number]
+
+    @property
+    def lazy(self) -> tuple[str, ...]:
+        return self._table.notes[1][self._number]
+
+    @property
+    def calls(self) -> int | None:
+        return self._table.traced[0][self._number]
+
+    @property
+    def reached(self) -> bool | None:
+        return self._table.traced[1][self._number]
+
+    @property
     def depth(self) -> int:
         """0 for the model, 1 for its children, ..."""
         return self.path.count(".") + 1 if self.path else 0
 
+    def __repr__(self) -> str:
+        return f"ParamRow({', '.join(f'{name}={getattr(self, name)!r}' for name in FIELDS)})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ParamRow) and all(getattr(self, name) == getattr(other, name) for name in FIELDS)
+
+    def __hash__(self) -> int:
+        return hash((self.path, self.kind))
+
+
+FIELDS = "path kind parameters trainable buffers own nbytes shared lazy calls reached".split()
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """What the rows of a report tell, by column; a column is made when the first row is asked for it."""
+
+    found: Inventory
+    names: tuple[str, ...]
+    trace: Trace | None
+
+    @cached_property
+    def parameters(self) -> list[Count]:
+        return self._below(self.found.tensors.count, self.found.parameters)
+
+    @cached_property
+    def trainable(self) -> list[Count]:
+        trained = [number for number in self.found.parameters if self.found.tensors.trainable[number]]
+        if len(trained) == len(self.found.parameters):
+            return self.parameters
+        return self._below(self.found.tensors.count, trained)
+
+    @cached_property
+    def buffers(self) -> list[Count]:
+        return self._below(self.found.tensors.count, self.found.buffers)
+
+    @cached_property
+    def nbytes(self) -> list[Count]:
+        return self._below(self.found.tensors.nbytes, self.found.parameters)
+
+    @cached_property
+    def own(self) -> list[Count]:
+        return self._formulas(_own(self.found))
+
+    @cached_property
+    def notes(self) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
+        return _notes(self.found)
+
+    @cached_property
+    def traced(self) -> tuple[list[Any], list[Any]]:
+        if self.trace is None:
+            nothing = [None] * len(self.found.modules.name)
+            return nothing, nothing
+        return _traced(self.found, self.trace)
+
+    @cached_property
+    def _ties(self) -> list[Tie]:
+        return [*_ties(self.found)]
+
+    def _below(self, values: Sequence[Count], numbers: Sequence[int]) -> list[Count]:
+        return self._formulas(_below(self.found, values, numbers, self._ties))
+
+    def _formulas(self, column: list[Count]) -> list[Count]:
+        return [formula(each, self.names) for each in column] if self.names else column
+
 
 def rows(found: Inventory, names: tuple[str, ...], trace: Trace | None = None) -> list[ParamRow]:
     """One row for each module, in definition order."""
-    tensors = found.tensors
-    trained = [number for number in found.parameters if tensors.trainable[number]]
-    ties = [*_ties(found)]
-    parameters = _below(found, tensors.count, found.parameters, ties)
-    trainable = parameters
-    if len(trained) < len(found.parameters):
-        trainable = _below(found, tensors.count, trained, ties)
-    buffers = _below(found, tensors.count, found.buffers, ties)
-    nbytes = _below(found, tensors.nbytes, found.parameters, ties)
-    counts = [parameters, trainable, buffers, _own(found), nbytes]
-    if names:
-        counts = [[formula(each, names) for each in column] for column in counts]
-    shared, lazy = _notes(found)
-    calls, reached = ([None] * len(parameters),) * 2 if trace is None else _traced(found, trace)
-    columns = (found.paths, found.modules.kind, *counts[:3], shared, lazy, *counts[3:], calls, reached)
-    return [new(ParamRow, each) for each in zip(*columns, strict=True)]
+    table = Table(found, names, trace)
+    return [ParamRow(table, number) for number in range(len(found.modules.name))]
 
 
 def _direct(found: Inventory, values: Sequence[Count], numbers: Iterable[int]) -> list[Count]:
