@@ -127,15 +127,20 @@ class Inventory:
         return joined(self.paths[holding.module], holding.name)
 
     @cached_property
-    def parameters(self) -> list[int]:
+    def parameters(self) -> Sequence[int]:
         """Numbers of the parameters, each under its first name; those without a shape are left out."""
         is_buffer = self.tensors.is_buffer
+        if self.is_plain:
+            # as `inventory` lists them: parameters, then buffers
+            return range(is_buffer.index(True) if is_buffer and is_buffer[-1] else len(is_buffer))
         return [number for number in self._unique() if not is_buffer[number]]
 
     @cached_property
-    def buffers(self) -> list[int]:
+    def buffers(self) -> Sequence[int]:
         """Numbers of the buffers, in the same way."""
         is_buffer = self.tensors.is_buffer
+        if self.is_plain:
+            return range(len(self.parameters), len(is_buffer))
         return [number for number in self._unique() if is_buffer[number]]
 
     @property
@@ -224,7 +229,7 @@ def _measured(parameters: list[Held], buffers: list[Held]) -> Holdings:
         names,
         _firsts(tensors),
         *_sizes(tensors, dtypes),
-        [*map(DTYPES.__getitem__, dtypes)],
+        Later(len(dtypes), partial(_all, DTYPES.__getitem__, dtypes)),
         [tensor.requires_grad for _, _, tensor in parameters] + [False] * len(buffers),
         [False] * len(parameters) + [True] * len(buffers),
     )

@@ -23,7 +23,7 @@ from transformers import AutoModelForCausalLM, DeepseekV3Config, GPT2Config
 
 import shapeflow as sf
 
-ROUNDS = 20
+ROUNDS = 60
 LIMIT = 5.0  # seconds for DeepSeek-V3
 
 
