@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import networkx as nx
 
@@ -20,53 +20,27 @@ from shapeflow.errors import DrawError, FormatError
 from shapeflow.graph.arguments import from_plain
 from shapeflow.graph.block import Block
 from shapeflow.graph.document import Item
-from shapeflow.graph.flow import fill, nodes
+from shapeflow.graph.flow import fill
 from shapeflow.graph.operations import Operations
 from shapeflow.graph.saved import FORMAT, VERSION
+from shapeflow.trace.drawn import Drawn
 from shapeflow.trace.result import Condition, Edge, Location, ModuleInfo, Node, Scope, Shape
 from shapeflow.trace.sharding import Sharding
-
-if TYPE_CHECKING:
-    from shapeflow.draw.drawing import Drawing
 
 BLOCKS = ("module", "views", "made", "more")
 
 
-class SavedTrace(nx.MultiDiGraph):
+class SavedTrace(Drawn, nx.MultiDiGraph):
     """The graph of a trace that was saved; it is printed, drawn and shown in notebooks as the trace is."""
 
     def to_networkx(self) -> SavedTrace:
         """Itself, so that it may stand wherever a trace does."""
         return self
 
-    def to_dot(self, *, depth: int | None = None, **options: Any) -> str:
-        """DOT source of the drawing; the options are those of `save`."""
-        from shapeflow.draw.dot import to_dot
-
-        return to_dot(self, depth=depth, **self._priced(options))
-
-    def draw(self, *, depth: int | None = None, **options: Any) -> Drawing:
-        """The drawing for a notebook; the options are those of `save`."""
-        from shapeflow.draw.drawing import Drawing
-
-        return Drawing(self.to_dot(depth=depth, **options))
-
-    def save(self, path: str | PathLike[str], *, depth: int | None = None, **options: Any) -> None:
-        """Write a file in the format of the suffix, with the options that `Trace.save` has.
-
-        `flops=True` needs a trace that was saved with its operations: `trace.save("x.json", flops=True)`.
-        """
-        from shapeflow.draw.render import save
-
-        if "operations" not in self.graph:
-            options.setdefault("flops", False)
-        save(self, path, depth=depth, **self._priced(options, path=path))
-
-    def _priced(self, options: dict[str, Any], *, path: str | PathLike[str] = "") -> dict[str, Any]:
-        """The options of a drawing with what modules cost, where that is asked for."""
-        from shapeflow.draw.price import priced
-
-        return priced(options, nodes(self), self._operations, path=path)
+    def _priced(self, graph: Any, options: dict[str, Any], *, path: str | PathLike[str] = "") -> dict[str, Any]:
+        """A page of html tells what modules cost where that was saved: `trace.save("x.json", flops=True)`."""
+        known = options if "operations" in self.graph else {"flops": False, **options}
+        return super()._priced(graph, known, path=path)
 
     def _operations(self) -> Operations:
         if "operations" not in self.graph:
@@ -75,17 +49,6 @@ class SavedTrace(nx.MultiDiGraph):
                 'trace.save("x.json", flops=True) or shapeflow draw --flops --output x.json'
             )
         return self.graph["operations"]
-
-    def _repr_svg_(self) -> str:
-        return self.draw()._repr_svg_()
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        return {"image/svg+xml": self._repr_svg_(), "text/plain": repr(self)}
-
-    def __str__(self) -> str:
-        from shapeflow.draw.text import render_text
-
-        return render_text(self)
 
     def __repr__(self) -> str:
         return f"<Saved trace of {self.name}: {self.number_of_nodes()} nodes, {self.graph.get('domain', '')}>"

@@ -11,18 +11,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
-from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from shapeflow.dims.expr import Expr, product
 from shapeflow.trace.collecting import without_collection
+from shapeflow.trace.drawn import Drawn
 from shapeflow.trace.sharding import Collective, Sharding
 
 if TYPE_CHECKING:
     from torch import fx
 
     from shapeflow.dims.atoms import Symbol
-    from shapeflow.draw.drawing import Drawing
+    from shapeflow.graph.operations import Operations
     from shapeflow.trace.attempt import Attempt
     from shapeflow.trace.view import View
 
@@ -164,7 +164,7 @@ def _bounded(name: str, low: int, high: int | None) -> str:
     return f"{name} == {low}" if low == high else f"{low} <= {name} <= {high}"
 
 
-class Trace:
+class Trace(Drawn):
     """What a model does to shapes: nodes, edges, conditions, and a graph that replays.
 
     `graph` is the `torch.fx.Graph`, with `val`, `nn_module_stack`, `stack_trace` and `shapeflow` in each node's meta.
@@ -313,50 +313,10 @@ class Trace:
 
         return build(self)
 
-    @without_collection()
-    def to_dot(self, *, depth: int | None = None, **options: Any) -> str:
-        """DOT source of the drawing: one page, or `depth` levels of modules; the options are those of `save`."""
-        from shapeflow.draw.dot import to_dot
-
-        return to_dot(self.to_networkx(), depth=depth, **self._priced(options))
-
-    def _priced(self, options: dict[str, Any], *, path: str | PathLike[str] = "") -> dict[str, Any]:
-        """The options of a drawing with what modules cost, where that is asked for."""
+    def _operations(self) -> Operations:
         from shapeflow.draw.page import operations_of
-        from shapeflow.draw.price import priced
 
-        return priced(options, self.nodes, lambda: operations_of(self), path=path)
-
-    def draw(self, *, depth: int | None = None, **options: Any) -> Drawing:
-        """The drawing for a notebook, where a trace shows itself as one page; the options are those of `save`."""
-        from shapeflow.draw.drawing import Drawing
-
-        return Drawing(self.to_dot(depth=depth, **options))
-
-    @without_collection()
-    def save(self, path: str | PathLike[str], *, depth: int | None = None, **options: Any) -> None:
-        """Write a file; the suffix says how: `.svg .png .pdf .dot .mmd`, a page `.html`, data `.json` and `.graphml`.
-
-        Equal neighbours are drawn once, and modules open as far as a page has room. `depth` shows so many levels of
-        modules instead; `unfold=True` draws every block on its own. `sizes` (name -> number) stand below the names.
-        `theme` is `"light"` or `"dark"`. `parameters=True` draws weights and buffers. `report=sf.check(...)` marks what
-        was found in red. `flops=True` tells what modules cost, which a page of html does anyway; JSON keeps it for what
-        `sf.load` draws of it. Raises DrawError.
-        """
-        from shapeflow.draw.render import save
-
-        save(self.to_networkx(), path, depth=depth, **self._priced(options, path=path))
-
-    def _repr_svg_(self) -> str:
-        return self.draw()._repr_svg_()
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        return {"image/svg+xml": self._repr_svg_(), "text/plain": repr(self)}
-
-    def __str__(self) -> str:
-        from shapeflow.draw.text import render_text
-
-        return render_text(self.to_networkx())
+        return operations_of(self)
 
     def __repr__(self) -> str:
         operators = sum(node.kind == "operator" for node in self.nodes)
