@@ -20,7 +20,6 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import nn
-from torch.overrides import TorchFunctionMode
 
 from shapeflow import zoo
 from shapeflow.dims.annotation import signature_of, specs_in
@@ -28,6 +27,7 @@ from shapeflow.errors import InputError, TargetError
 from shapeflow.importer import closest, describe, import_module
 from shapeflow.torch_private import real_module
 from shapeflow.trace.construct import Recipe
+from shapeflow.undrawn import Undrawn
 
 Traceable: TypeAlias = nn.Module | Recipe | Callable[..., Any]
 
@@ -184,29 +184,6 @@ def _missing_arguments(signature: inspect.Signature, arguments: Mapping[str, obj
         and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
         and parameter.name not in arguments
     ]
-
-
-LIKE_NORMAL = {torch.randn: torch.empty, torch.randn_like: torch.empty_like}
-
-
-class Undrawn(TorchFunctionMode):
-    """Draws no normal numbers on the meta device, where there are none.
-
-    torch would do that in Python, and import its compiler for it: most of the time that a model takes to build.
-    """
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if func in (torch.Tensor.normal_, nn.init.normal_):
-            tensor = args[0] if args else kwargs["tensor"]
-            refused = func is torch.Tensor.normal_ and tensor.requires_grad and torch.is_grad_enabled()
-            if tensor.is_meta and not refused:
-                return tensor
-        elif func in LIKE_NORMAL:
-            like = args[0].device if func is torch.randn_like else torch.get_default_device()
-            if torch.device(kwargs.get("device") or like).type == "meta":
-                return LIKE_NORMAL[func](*args, **{name: kwargs[name] for name in kwargs if name != "generator"})
-        return func(*args, **kwargs)
 
 
 def _build(text: str, maker: Callable[..., Any], arguments: Mapping[str, object]) -> Target:

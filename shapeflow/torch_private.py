@@ -37,6 +37,7 @@ __all__ = [
     "GatheredGroup",
     "ShapeMode",
     "TorchDispatchMode",
+    "aten_name",
     "bare_meta",
     "base_of",
     "class_of",
@@ -51,7 +52,6 @@ __all__ = [
     "local_of",
     "lstm_functions",
     "new_fake",
-    "operator_name",
     "pad_packed",
     "quiet_logs",
     "ranks_of",
@@ -438,6 +438,6 @@ def base_of(tensor: torch.Tensor) -> torch.Tensor | None:
     return tensor._base if tensor._is_view() else None
 
 
-def operator_name(function: Any) -> str:
+def aten_name(function: Any) -> str:
     """`add` of the overload aten.add.Tensor; operators of Python have a name alone."""
     return function._opname if hasattr(function, "_opname") else function.name()

@@ -20,7 +20,7 @@ from torch import nn
 
 from shapeflow.dims.spec import TensorSpec
 from shapeflow.errors import InputError
-from shapeflow.torch_private import TorchDispatchMode, operator_name, storage_of, tree_leaves
+from shapeflow.torch_private import TorchDispatchMode, aten_name, storage_of, tree_leaves
 from shapeflow.trace.inputs import Bound
 from shapeflow.trace.result import Trace
 from shapeflow.trace.source import location
@@ -114,7 +114,7 @@ class Watch(TorchDispatchMode):
         made = sum(each.numel() for each in tree_leaves(result) if isinstance(each, torch.Tensor))
         for tensor in tree_leaves((args, kwargs)):
             if isinstance(tensor, torch.Tensor) and made and not func.is_view:
-                self.note(tensor, made if operator_name(func) in LOOK_UPS else tensor.numel())
+                self.note(tensor, made if aten_name(func) in LOOK_UPS else tensor.numel())
         return result
 
     def note(self, tensor: torch.Tensor, count: int) -> None:

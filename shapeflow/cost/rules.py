@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import flop_registry
 
-from shapeflow.torch_private import operator_name
+from shapeflow.torch_private import aten_name
 
 aten = torch.ops.aten
 
@@ -122,5 +122,5 @@ RULES: dict[Any, Callable[..., Any]] = {
 
 def is_free(function: Any) -> bool:
     """Whether an operator of ATen counts as none."""
-    name = operator_name(function).rstrip("_")
+    name = aten_name(function).rstrip("_")
     return name in FREE or torch.Tag.pointwise in function.tags or name.endswith("_backward")

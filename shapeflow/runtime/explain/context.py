@@ -82,7 +82,7 @@ def _wrapper(target: Callable[..., Any]) -> Callable[..., Any]:
         async def coroutine(*args: Any, **kwargs: Any) -> Any:
             try:
                 return await target(*args, **kwargs)
-            except Exception as error:
+            except Exception as error:  # any: it gets its note and goes on
                 _annotate(error)
                 raise
 
@@ -92,7 +92,7 @@ def _wrapper(target: Callable[..., Any]) -> Callable[..., Any]:
         def generator(*args: Any, **kwargs: Any) -> Any:
             try:
                 return (yield from target(*args, **kwargs))
-            except Exception as error:
+            except Exception as error:  # any: it gets its note and goes on
                 _annotate(error)
                 raise
 
@@ -103,7 +103,7 @@ def _wrapper(target: Callable[..., Any]) -> Callable[..., Any]:
             try:
                 async for each in target(*args, **kwargs):
                     yield each
-            except Exception as error:
+            except Exception as error:  # any: it gets its note and goes on
                 _annotate(error)
                 raise
 
@@ -112,7 +112,7 @@ def _wrapper(target: Callable[..., Any]) -> Callable[..., Any]:
     def function(*args: Any, **kwargs: Any) -> Any:
         try:
             return target(*args, **kwargs)
-        except Exception as error:
+        except Exception as error:  # any: it gets its note and goes on
             _annotate(error)
             raise
 
