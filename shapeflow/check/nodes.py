@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from torch import fx
@@ -33,6 +34,13 @@ def operator_of(node: Any) -> str:
 def tensors_of(node: fx.Node) -> list[fx.Node]:
     """The nodes that a node reads."""
     return [each for each in node.all_input_nodes if "size" not in each.meta]
+
+
+def behind(node: Any, operators: Collection[str]) -> Any:
+    """What stands behind these operators, back along the first argument of each."""
+    while operator_of(node) in operators and node.args:
+        node = node.args[0]
+    return node
 
 
 def argument(node: fx.Node, index: int, name: str, default: Any = None) -> Any:

@@ -13,7 +13,7 @@ from torch import fx
 
 from shapeflow.check.axis import axes_named
 from shapeflow.check.cause.call import names_in
-from shapeflow.check.nodes import argument, dims_of, operator_of, record_of, tensors_of
+from shapeflow.check.nodes import argument, behind, dims_of, operator_of, record_of, tensors_of
 from shapeflow.check.problem import Problem
 from shapeflow.check.rules.scene import Scene, call_in_line, receiver
 
@@ -38,9 +38,8 @@ def normalised(scene: Scene) -> Iterator[Problem]:
 
 def _reduction(node: Any, names: tuple[str, ...]) -> fx.Node | None:
     """The reduction behind what is taken off."""
-    while isinstance(node, fx.Node) and operator_of(node) in BETWEEN and node.args:
-        node = node.args[0]
-    return node if isinstance(node, fx.Node) and operator_of(node) in names else None
+    found = behind(node, BETWEEN)
+    return found if operator_of(found) in names else None
 
 
 def _over_batch(scene: Scene, one: Any, reduction: fx.Node | None) -> int | None:

@@ -9,7 +9,7 @@ from torch import fx
 
 from shapeflow.check.axis import axes_named
 from shapeflow.check.cause.call import names_in
-from shapeflow.check.nodes import argument, dims_of, operator_of, record_of, tensors_of
+from shapeflow.check.nodes import argument, behind, dims_of, operator_of, record_of, tensors_of
 from shapeflow.check.problem import Problem
 from shapeflow.check.rules.operand import operand_in_line
 from shapeflow.check.rules.rule import Rule
@@ -47,8 +47,7 @@ def _mask(node: Any) -> fx.Node | None:
 
 def _is_of_positions(node: Any) -> bool:
     """Whether a mask tells tokens from padding: a comparison of whole numbers, or an input that is called a mask."""
-    while isinstance(node, fx.Node) and operator_of(node) in MOVES and node.args:
-        node = node.args[0]
+    node = behind(node, MOVES)
     if not isinstance(node, fx.Node):
         return False
     if operator_of(node) in COMPARES:
@@ -59,12 +58,8 @@ def _is_of_positions(node: Any) -> bool:
 
 def _reads_input(node: fx.Node) -> bool:
     """Tokens or lengths are given; what a layer computed is no padding."""
-    for each in tensors_of(node):
-        while operator_of(each) in MOVES and each.args and isinstance(each.args[0], fx.Node):
-            each = each.args[0]
-        if each.op == "placeholder":
-            return True
-    return False
+    sources = (behind(each, MOVES) for each in tensors_of(node))
+    return any(isinstance(each, fx.Node) and each.op == "placeholder" for each in sources)
 
 
 def _dtype(node: fx.Node) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from torch import fx
 
 from shapeflow.check.cause.call import names_in
-from shapeflow.check.nodes import argument, dims_of, operator_of, record_of, tensors_of
+from shapeflow.check.nodes import argument, behind, dims_of, operator_of, record_of, tensors_of
 from shapeflow.check.problem import Problem
 from shapeflow.check.rules.rule import Rule
 from shapeflow.check.rules.scene import Scene, call_in_line, line_of, receiver
@@ -35,8 +35,7 @@ def find(scene: Scene) -> Iterator[Problem]:
 
 def _rotation(node: Any) -> Layout | None:
     """What `cat((-x2, x1), -1)` pairs: halves; `stack((-x2, x1), -1).flatten(-2)`: neighbours."""
-    while operator_of(node) in ("to", "float", "type_as", "contiguous"):
-        node = node.args[0]
+    node = behind(node, ("to", "float", "type_as", "contiguous"))
     name = operator_of(node)
     if name in ("cat", "concat"):
         parts = argument(node, 0, "tensors")

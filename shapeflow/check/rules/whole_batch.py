@@ -13,7 +13,7 @@ from torch import fx
 from shapeflow.check.axes import Shape
 from shapeflow.check.cause.call import names_in
 from shapeflow.check.explore import declared_ranges
-from shapeflow.check.nodes import name_of, numbers_of, operator_of, record_of, tensors_of
+from shapeflow.check.nodes import behind, name_of, numbers_of, operator_of, record_of, tensors_of
 from shapeflow.check.problem import Problem
 from shapeflow.check.rules.marks import FARTHEST
 from shapeflow.check.rules.operand import parsed_line
@@ -108,9 +108,8 @@ def _reader(scene: Scene, node: fx.Node) -> fx.Node | None:
 
 def _counted(scene: Scene, made: Any) -> fx.Node | None:
     """The `arange` of the batch size behind indices."""
-    while isinstance(made, fx.Node) and name_of(record_of(made)) in RESHAPED:
-        made = made.args[0]
-    if not isinstance(made, fx.Node) or name_of(record_of(made)) != "arange":
+    made = behind(made, RESHAPED)
+    if operator_of(made) != "arange":
         return None
     sizes = [each.meta["size"] for each in made.all_input_nodes if "size" in each.meta]
     return made if any(map(scene.is_batch, sizes)) else None
